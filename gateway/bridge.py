@@ -51,7 +51,7 @@ class StepOutcome:
 
     @property
     def failed(self) -> bool:
-        """ovs-vsctl succeeds even if ovs-vswitchd cannot apply the change."""
+        """Return whether the step failed. ovs-vsctl also succeeds when ovs-vswitchd cannot apply the change."""
         return bool(self.step.fault) or any(each in line for line in self.messages for each in (UNABLE, sending.FAILED))
 
 

@@ -35,7 +35,7 @@ class Answer:
 
 
 def ovs_vsctl(*words: str) -> tuple[str, ...]:
-    """OVS_RUNDIR selects the Open vSwitch."""
+    """Return an ovs-vsctl command. OVS_RUNDIR in the environment selects the Open vSwitch."""
     return ("ovs-vsctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", *words)
 
 
@@ -75,5 +75,5 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """OVS tools append their log's path."""
+    """Return the first line of an error. OVS tools append the path of their log."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

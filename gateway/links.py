@@ -95,7 +95,7 @@ def _link(row: dict[str, object], routes: tuple[str, ...], sessions: frozenset[s
 
 
 def _ssh_addresses() -> frozenset[str]:
-    """sudo removes SSH_CONNECTION, so sockets are read too."""
+    """Return the local addresses of ssh sessions. sudo removes SSH_CONNECTION, so sockets are read too."""
     ends = set()
     own = os.environ.get("SSH_CONNECTION", "").split()
     if len(own) == 4:

@@ -112,7 +112,7 @@ def _tables() -> dict[str, list[Row]]:
 
 
 def _value(written: object) -> object:
-    """Sets, maps and UUIDs are tagged pairs (RFC 7047, 5.1)."""
+    """Return the plain value. Sets, maps and UUIDs are tagged pairs (RFC 7047, 5.1)."""
     match written:
         case ["set", list(members)]:
             return tuple(_value(member) for member in members)
@@ -157,7 +157,7 @@ def _socket() -> str | None:
 
 
 def _made() -> frozenset[str]:
-    """The database also keeps bridges that Open vSwitch could not create."""
+    """Return the existing bridges. The database also keeps bridges that Open vSwitch could not create."""
     try:
         return frozenset(run(("ovs-appctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", "ofproto/list")).out.split())
     except HostError:  # ovs-vswitchd is dead; its database answers
@@ -194,12 +194,12 @@ def _tls(row: Row) -> SeenTls:
 
 
 def _many(value: object) -> tuple[str, ...]:
-    """JSON writes a set of one as its member."""
+    """Return the members. JSON has a set of one as its member."""
     return tuple(str(member) for member in value) if isinstance(value, tuple) else (str(value),)
 
 
 def _text(value: object) -> str:
-    """An optional column is a set of at most one."""
+    """Return the value of an optional column, which is a set of at most one."""
     return "" if value == () else str(value)
 
 

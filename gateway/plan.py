@@ -34,7 +34,7 @@ CONTROLLER_COLUMNS = {
 
 
 def meeting(listen: Endpoint) -> Endpoint:
-    """A wildcard listener is met at loopback."""
+    """Return the address for the switch. A controller that listens on all addresses gets loopback."""
     address = ip_address(listen.host)
     if address.is_unspecified:
         return replace(listen, host="127.0.0.1" if address.version == 4 else "::1")
@@ -152,7 +152,7 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
 
 
 def _room(site: Site, seen: HostState) -> Iterator[Step]:
-    """The socket exists after the first packet, so a port must exist."""
+    """Yield the step for the send buffer. The socket exists after the first packet, so a port must exist."""
     if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
         return
     found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "no packet sent yet"

@@ -97,7 +97,7 @@ def unopened(port: SeenPort) -> str:
 
 
 def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
-    """A port keeps its number; others get the lowest free ones."""
+    """Return the numbers of ports. A port keeps its number; the others get the lowest free ones."""
     numbers = {port.name: port.number or port.requested for port in ports}
     taken = {number for port in ports for number in (port.number, port.requested) if number}
     free = iter(number for number in range(1, HIGHEST) if number not in taken)
@@ -120,7 +120,7 @@ def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
 
 
 def _merging_off(device: str, port: str, have: Offloads, taken: tuple[str, ...]) -> Step:
-    """The tunnel's port records it: the device is no port of the bridge."""
+    """Return the step. The tunnel's port records it, because the device itself is no port of the bridge."""
     on = tuple(feature for feature in have.on if feature in MERGING)
     if not on:
         return Step(f"{device} merging", "off", "off")

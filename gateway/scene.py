@@ -53,6 +53,6 @@ class CheckContext:
 
 
 def sysctl(name: str) -> str | None:
-    """Return None if the kernel lacks it. Separate parts with slashes: interface names may have dots."""
+    """Return the value; None: the kernel lacks it. Separate parts with slashes, as interface names may have dots."""
     path = Path("/proc/sys", name if "/" in name else name.replace(".", "/"))
     return path.read_text().strip() if path.exists() else None

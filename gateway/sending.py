@@ -39,7 +39,7 @@ class Unreachable(Exception):
 
 
 def room() -> int | None:
-    """Return None without access to a socket."""
+    """Return the buffer size in bytes, or None if the socket does not exist or is not accessible."""
     try:
         with _sockets(_daemon()) as those:
             return min((_room(each) for each in those), default=None)
@@ -102,7 +102,7 @@ def _sockets(pid: int) -> Iterator[list[socket.socket]]:
 
 
 def _numbers(pid: int) -> Iterator[int]:
-    """Packet sockets that receive are bound to a port each; these are not."""
+    """Return its packet sockets that receive nothing. Those that receive are bound to a port each."""
     try:
         lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
         sending = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[3:5] == ["0000", "0"]}
@@ -129,7 +129,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _have_it_send(bridge: str) -> None:
-    """Delivery does not matter: the socket must exist."""
+    """Send one frame over each port of the bridge, so that the socket exists. Delivery does not matter."""
     words = ("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "-O", "OpenFlow13", "packet-out", bridge)
     try:
         done = subprocess.run(

@@ -66,7 +66,7 @@ class Making:
 
 
 def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
-    """The Open vSwitch may have more bridges of gateway.yaml than `here`."""
+    """Return the files of a host with the bridges `here`. Its Open vSwitch may have further bridges of gateway.yaml."""
     ca = Path(tls.ca).absolute()
     there = {bridge.name: bridge.dpid for bridge in ovs.bridges} if ovs else {}
     others = (site for site in config.sites if there.get(site.bridge) == f"{site.dpid:016x}")
@@ -157,7 +157,7 @@ def _folder(pair: CertificateFiles) -> tuple[tuple[str, ...], ...]:
 
 
 def _openssl(pair: CertificateFiles, extensions: tuple[str, ...], ca: CertificateFiles | None) -> tuple[str, ...]:
-    """openssl's mode for a key is 0600."""
+    """Return the command for a key. openssl writes it with mode 0600."""
     signer = ("-CA", str(ca.certificate), "-CAkey", str(ca.key)) if ca else ()
     return (
         # the distribution's openssl.cnf would add extensions

@@ -43,7 +43,7 @@ class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     """Both sites without the network between them."""
 
     def raise_sites(self, late_ports: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        """`late_ports` maps bridges to ports whose devices come later."""
+        """Add both sites; `late_ports` are, by bridge, ports whose devices are made later."""
         late_ports = late_ports or {}
         add_client(self)
         self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001", late_ports=late_ports.get(HOME))

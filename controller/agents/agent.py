@@ -259,6 +259,7 @@ class Agent:
         return self._preferring.get(terminal) in self._waiting
 
     def ordered_of(self, directive: int) -> str | None:
+        """Return the terminal whose last move this directive is, or None."""
         return next((terminal for terminal, last in self._preferring.items() if last == directive), None)
 
     def arm(self, failover: ArmedFailover, where: Paths, tickets: Tickets, now: float) -> Direct:
@@ -305,6 +306,7 @@ class Agent:
 
     @property
     def unable(self) -> str | None:
+        """The reason why the agent cannot move connections, or None."""
         if self.session is None:
             return "it is not connected"
         if self.silent:

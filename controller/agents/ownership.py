@@ -119,6 +119,7 @@ class OwnershipArbiter:
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
 
     def why_not(self, agent: str) -> str | None:
+        """Return why the agent does not speak for its terminal, or None if it does."""
         wanted = self._wanted(agent)
         if not wanted:
             return self._residents.why_nobody(self._bound[agent], self._addresses[agent])

@@ -356,7 +356,7 @@ class Core:
             self.wanted = replace(self.wanted, spent=self.budgets.spent)
 
     def within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
-        """A changed meter restarts its counter, so it changes only right after the switch was read."""
+        """Apply budgets. A changed meter restarts its counter, so it changes only right after the switch was read."""
         before, barred = self.wanted, self.budgets.barred
         if barred != before.barred:
             self.wanted = replace(before, barred=barred)

@@ -149,7 +149,7 @@ def mode(
 
 
 def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect], list[LogEntry]]:
-    """The entries show the agents' results once they have answered."""
+    """Set the active uplink of terminals. The entries show the agents' results once they have answered."""
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
         done = left_to_policies(core.wanted, core.steering, terminals, now)

@@ -128,6 +128,7 @@ class Wanted:
         return _there(site, self.active.get(terminal.name))
 
     def standing(self, site: Site, terminal: Terminal) -> str | None:
+        """Return the uplink that a person or a policy has chosen, or None."""
         return self.wished(site, terminal) or _there(site, self.decided.get(terminal.name))
 
 

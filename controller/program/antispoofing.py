@@ -20,7 +20,7 @@ def own(site: Site) -> tuple[Address, ...]:
 
 
 def written_mac(place: TerminalAddress) -> dict[str, Value]:
-    """Match the source MAC of a terminal. A learned MAC is not matched."""
+    """Return the match on the source MAC of a terminal's frames. A learned MAC is not matched."""
     return {"eth_src": place.mac} if place.mac else {}
 
 
@@ -42,7 +42,7 @@ def _nowhere_outside(site: Site, family: Family) -> tuple[Network, ...]:
 
 
 def apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
-    """Merge a family's networks: no packet may match two flows of the same priority."""
+    """Return a family's networks, merged: no packet may match two flows of the same priority."""
     found: Iterator[IPv4Network] | Iterator[IPv6Network]
     if family is Family.IPV4:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))

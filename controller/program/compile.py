@@ -137,7 +137,7 @@ class _Groups:
 
 @lru_cache(maxsize=MOST_KEPT)
 def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group, ...]:
-    """Output by number to the ingress port is not allowed (OpenFlow 1.3.5, 7.2.5)."""
+    """Return groups of deliveries. Output by number to the ingress port is not allowed (OpenFlow 1.3.5, 7.2.5)."""
     there: tuple[Bucket, ...] = ()
     back: tuple[Bucket, ...] = ()
     if port and mac:

@@ -79,7 +79,7 @@ def diff(installed: Program, wanted: Program) -> tuple[Change, ...]:
 
 
 def _step(change: Change) -> tuple[int, int]:
-    """Order a new flow without a group first: a bucket may resubmit to its table."""
+    """Return the order of a change. A new flow without a group goes first: a bucket may resubmit to its table."""
     if isinstance(change, AddFlow) and not any(isinstance(action, ToGroup) for action in change.flow.actions):
         return ORDER.index(AddGroup), -1
     return ORDER.index(type(change)), 0
@@ -115,7 +115,7 @@ def _only_in(these: Mapping[K, V], those: Mapping[K, V]) -> Iterator[V]:
 
 
 def _other_in(wanted: Mapping[K, V], installed: Mapping[K, V]) -> Iterator[V]:
-    """Compare identity first: equality is slower."""
+    """Yield changed values. Most are the same object, so identity is compared first: equality is slower."""
     for key, value in wanted.items():
         there = installed.get(key, value)
         if there is not value and there != value:

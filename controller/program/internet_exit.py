@@ -29,7 +29,7 @@ def exits(site: Site) -> tuple[Served, ...]:
 
 
 def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]:
-    """`mac` is the gateway's at the exit's port."""
+    """Yield flows for packets from the internet. `mac` is the gateway's at the exit's port."""
     family = each.family
     for network in of_no_stranger(site, family):
         claimed = fields(in_port=in_port, eth_type=family.eth_type, **{family.source: network})
@@ -39,7 +39,7 @@ def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]
 
 
 def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
-    """Peer sources arrive by uplinks only, so the flows do not match a port."""
+    """Yield flows to the exit. Peer sources arrive by uplinks only, so the flows do not match a port."""
     to = {each.family: (DecTtl(), ToGroup(each.delivery.group_id)) for each in exits(site)}
     for family in to:
         for in_port in uplinks:

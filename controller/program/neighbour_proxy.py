@@ -43,6 +43,7 @@ SOLICITED = 0x4000_0000  # from a host, without override (RFC 4861, 4.4)
 
 
 def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
+    """Return the subnet for which the gateway answers for `target` at this port, or None."""
     for link in divided(site):
         if port in link.ports and any(each.place.address == target and each.place.port != port for each in link.places):
             return link.subnet

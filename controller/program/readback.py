@@ -68,7 +68,7 @@ def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _buckets(groups: Mapping[int, Group], group_id: int) -> tuple[Bucket, ...]:
-    """Skip buckets of another form: a person may have written them into this range."""
+    """Return buckets in this controller's form: a person may have written others into its range."""
     found = groups[group_id].buckets if group_id in groups else ()
     led = (bucket for bucket in found if _sent_to(bucket) or _led_to(bucket))
     return tuple(bucket for bucket in led if _written(bucket, "eth_dst"))

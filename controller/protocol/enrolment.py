@@ -51,6 +51,7 @@ class Binding:
 
 
 def parsed(uri: str) -> Binding | None:
+    """Return the binding of a certificate's URI, or None for another kind of URI."""
     if not uri.startswith(PREFIX):
         return None
     role, colon, terminal = uri.removeprefix(PREFIX).partition(":")

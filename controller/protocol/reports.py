@@ -85,7 +85,7 @@ class ProbePacket:
 
     @property
     def came(self) -> bool:
-        """Either time is proof: kernels miss the first timestamps."""
+        """Return whether the packet arrived. Kernels miss the first timestamps, so either time is proof."""
         return self.received_ns is not None or self.heard_ns is not None
 
     @property

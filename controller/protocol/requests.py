@@ -34,7 +34,7 @@ class UnknownTerminal(Exception):
 
 
 def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
-    """With too many terminals to list, name similar ones."""
+    """Return the error. With too many terminals to list, the message names similar ones."""
     known = sorted(there)
     if len(known) <= MOST_NAMED:
         return UnknownTerminal(f"no terminal is named {name!r}; there are: {', '.join(known) or 'none'}")

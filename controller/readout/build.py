@@ -40,7 +40,7 @@ from controller.switches.switch import Switch
 
 
 def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset_s: float) -> Snapshot:
-    """`wall_offset_s` converts the core's monotonic clock to Unix time."""
+    """Return the state of the core. `wall_offset_s` converts the core's monotonic clock to Unix time."""
     return Snapshot(
         version=version,
         gateways=tuple(

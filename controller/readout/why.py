@@ -177,7 +177,7 @@ def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
 
 
 def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
-    """For relayed traffic, the terminal's end is the gateway's host."""
+    """Return the agents at the terminal's end. For relayed traffic, this end is the gateway's host."""
     name, relayed = steered.name, steered.terminal.relayed
     role = Role.GATEWAY if relayed else Role.TERMINAL
     telling = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
@@ -209,6 +209,7 @@ def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
 
 
 def _away(agent: Agent) -> str | None:
+    """Return why the agent is unreachable, or None."""
     if agent.session is None:
         return f"disconnected ({agent.gone_reason})"
     return "is silent" if agent.silent else None

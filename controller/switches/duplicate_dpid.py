@@ -52,10 +52,12 @@ class DuplicateDpid:
         return self._waiting is not None and now - self._asked_at >= ANSWERS_WITHIN_S
 
     def enter(self) -> SwitchOpened | None:
+        """Return the newcomer that is served next, or None. The old connection has ended."""
         self.rival = None
         return self.leave()
 
     def leave(self) -> SwitchOpened | None:
+        """Return the waiting newcomer, or None, and stop waiting."""
         gone, self._waiting, self._question = self._waiting, None, None
         return gone
 

@@ -81,7 +81,7 @@ class ReplyTimeouts:
         self._since: dict[SwitchQuery, float] = {}
 
     def question_sent(self, question: SwitchQuery, now: float) -> None:
-        """A repeated question does not restart the timeout."""
+        """Start the timeout. A repeated question does not restart it."""
         self._since.setdefault(question, now)
 
     def progressed(self, question: SwitchQuery, now: float) -> None:
@@ -93,6 +93,7 @@ class ReplyTimeouts:
         self._since.pop(question, None)
 
     def ended(self, now: float) -> str | None:
+        """Return which answer is overdue, as part of a sentence, or None."""
         late = (question for question, since in self._since.items() if now - since >= ANSWERS_WITHIN_S)
         return next(
             (f"has not answered {question} for {ANSWERS_WITHIN_S:g} s, but answers echo requests" for question in late),
@@ -136,6 +137,7 @@ class Compilations:
 
     @property
     def next_at(self) -> float | None:
+        """The time from which at_rest() may return True, or None if no change waits."""
         return self._at + max(0.0, 1 - self._left) / self.PER_S if self.owed else None
 
     def at_once(self, now: float) -> bool:

@@ -157,6 +157,7 @@ class Switch:
         self.session, self.peer, self._expected, self.since = None, None, None, now
 
     def silent(self, now: float) -> str | None:
+        """Return why to close the connection, or None."""
         if self.duplicate_dpid.silent(now):
             return "did not answer, and the same switch reconnected"
         why = self._timeouts.ended(now)
@@ -465,7 +466,7 @@ class Switches(dict[int, Switch]):
         return {dpid: each.observed.ports for dpid, each in self.items() if each.session is not None}
 
     def reconfigure(self, sites: Iterable[Site], wanted: Wanted, now: float) -> Iterator[Effect]:
-        """A removed site's switch keeps its flows and is disconnected."""
+        """Apply new sites. A removed site's switch keeps its flows and is disconnected."""
         old = dict(self)
         self.clear()
         for site in sites:

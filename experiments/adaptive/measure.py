@@ -165,7 +165,7 @@ def _streaming_laboratory(mode: str, logs: Path) -> Iterator[tuple[Laboratory, S
 
 
 def _await_evidence(lab: Laboratory, task: Task) -> None:
-    """Without evidence that Wi-Fi is clean, mode auto copies.
+    """Wait until mode auto knows that Wi-Fi is clean: without evidence it copies.
 
     Wait also until a later start of copies is no relapse, from which auto recovers later.
     """

@@ -81,7 +81,7 @@ class ScriptRun:
         return [each for each in self.changes if part.since <= each.at < part.until]
 
     def has_copies(self, part: Part) -> bool:
-        """Without evidence copies are on."""
+        """Return whether copies were on when the phase began; without evidence they are."""
         before = [each.copies for each in self.changes if each.at < part.since]
         return before[-1] if before else True
 
@@ -89,7 +89,7 @@ class ScriptRun:
         return self.has_copies(part) != part.phase.bad
 
     def decided_s(self, part: Part) -> float | None:
-        """Return None if the right decision stood before, or never came."""
+        """Return the time from a phase's beginning to the right decision; None if it stood before, or never came."""
         right = (each.at - part.since for each in self.changes_in(part) if each.copies == part.phase.bad)
         return next(right, None) if self.is_to_decide(part) else None
 

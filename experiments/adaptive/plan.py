@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Modes take turns: other load on the machine affects all alike."""
+        """Yield the modes in turns, so that other load on the machine affects all alike."""
         for number, mode in product(range(1, self.rounds + 1), MODES):
             yield Task(mode, number, self.phase_s)
 

@@ -81,7 +81,7 @@ class Laboratory:
         return next(iter(self.controller.client.get("caps")), None)
 
     def forget(self) -> None:
-        """Otherwise an upload starts with an earlier ssthresh."""
+        """Drop TCP's cached metrics: an upload would start with an earlier run's ssthresh."""
         for machine in (*self.terminals, *self.servers.values()):
             machine.run("ip", "tcp_metrics", "flush")
 
@@ -98,7 +98,7 @@ class Laboratory:
             before, moved = moved, sum(way.out_packets for way in air.counters())
 
     def carried_bits(self) -> int:
-        """Both directions count, since the start."""
+        """Return the bits carried in both directions since the start."""
         return sum(way.out_bytes for way in self.net.uplink("air").counters()) * 8
 
     def spoilt(self) -> str:
@@ -109,7 +109,9 @@ class Laboratory:
 
 
 def _is_in_force(access_point: dict[str, Any] | None, variant: Variant) -> bool:
-    """Every agent must report: the gateway cannot cap connections older than its programs."""
+    """Return whether the rule is in force and every agent reports: the gateway cannot cap a connection older than its
+    programs.
+    """
     if access_point is None or access_point["rule"] != variant.rule:
         return False
     if variant.rule == "paper" and access_point["tables"] != variant.tables:

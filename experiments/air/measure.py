@@ -153,7 +153,7 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
 
 
 def _least_rtts(task: Task, uploads: Sequence[Sampled]) -> Iterator[float]:
-    """A connection that never saw an empty path does not know its least RTT."""
+    """Yield the least RTT of each terminal's server: a connection that never saw an empty path does not know it."""
     servers = [task.scene.server(number) for number in range(len(uploads))]
     for server in servers:
         yield min(one.min_rtt_ms for one, at in zip(uploads, servers, strict=True) if at == server)

@@ -59,7 +59,7 @@ class Scene:
         return 4.0 if self.mixed else float(self.rtt)
 
     def server(self, terminal: int) -> str:
-        """Numbers start at 0."""
+        """Return the server of this terminal; numbers start at 0."""
         if not self.mixed:
             return f"s{self.rtt}"
         return "s256" if terminal % 2 else "s4"

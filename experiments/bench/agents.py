@@ -124,7 +124,7 @@ def _moved_terminals(controller: Controller) -> int:
 
 
 def agent_cost() -> Iterator[Figure]:
-    """The agent's benchmark: a real kernel, a hundred connections, a report each second."""
+    """Run the agent's own benchmark: a real kernel, a hundred connections, a report each second."""
     words = ("test", "./agent/command", "-run", "^$", "-bench", "Cost/reports", "-benchtime", f"{COST_REPORTS}x")
     told = run(str(GO), *words).stdout
     values = {unit: float(value) for value, unit in re.findall(r"([0-9.]+) (%core|MB)\b", told)}

@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[Controller]:
-    """Bridges are not connected; `settings` extend the controller's part of gateway.yaml."""
+    """Run a controller and these sites' bridges, not yet connected; `settings` extend its part of gateway.yaml."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=isolate.RUN_DIRECTORY) as place, PrivateOvs():
         file = Path(place) / "gateway.yaml"
         file.write_text(yaml.safe_dump({"sites": sites}))
@@ -111,7 +111,7 @@ def bridges() -> Iterator[Figure]:
 
 
 def set_controller(target: str, *bridges: str) -> None:
-    """OVS needs two steps, as `bicast bridge` takes."""
+    """Set the bridges' controller as `bicast bridge` does, in two steps for OVS."""
     columns = [f"{name}={value}" for name, value in CONTROLLER_COLUMNS.items()]
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set-controller", bridge, target)))
     ovs.vsctl(*(word for bridge in bridges for word in ("--", "set", "Controller", bridge, *columns)))

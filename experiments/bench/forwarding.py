@@ -21,7 +21,7 @@ UPLINK_PORTS = (3, 4)
 
 
 def _packets_out() -> int:
-    """The database's statistics would be seconds old."""
+    """Return the packets of both uplinks; the database's statistics would be seconds old."""
     told = ovs.ofctl("dump-ports", BRIDGE)
     lines = told.replace("\n           tx", " tx").splitlines()
     return sum(

@@ -28,7 +28,7 @@ class Lab:
 
 @contextmanager
 def lab(topo: PaperTopo, *edits: tuple[str, str]) -> Iterator[Lab]:
-    """`edits` change the paper's gateway.yaml."""
+    """Run the laboratory until it is steady, with `edits` in the paper's gateway.yaml."""
     text = FILE.read_text(encoding="utf-8")
     for old, new in edits:
         assert old in text, f"{FILE} has no {old!r}"

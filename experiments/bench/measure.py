@@ -63,7 +63,10 @@ def transfer() -> Iterator[Figure]:
 
 
 def smoke() -> Iterator[Figure]:
-    """Limits are wider than in the whole bench, which repeats more: this finds faults, not slowdowns."""
+    """Yield the cost of copies for a download, and the losses of a mode change.
+
+    The limits are wider than in the whole bench, which repeats more: this finds what is broken, not what is slower.
+    """
     got: dict[str, list[float]] = {"off": [], "bicast": []}
     with lab(PaperTopo(shaped=False), ("bicast: [tcp]", "bicast: [tcp, udp]")) as stage:
         talk = Iperf(stage.net, SMOKE_SECONDS)

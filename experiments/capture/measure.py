@@ -108,7 +108,7 @@ class Conversation:
 
     @property
     def shown(self) -> tuple[int, int]:
-        """One exchange is before the switch, and one after."""
+        """Return the numbers of two exchanges: one before the switch, one after."""
         return (self.words - 2, 2 * self.words - 2)
 
     def exchange(self, seen: Sequence[Segment], number: int) -> list[Segment]:
@@ -154,7 +154,7 @@ def by_endpoints(client: Machine) -> None:
 
 
 def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
-    """`switch` moves the conversation from Wi-Fi to LTE."""
+    """Run the conversation without loss and save captures in `directory`; `switch` moves it from Wi-Fi to LTE."""
     directory.mkdir(parents=True, exist_ok=True)
     for way in (net.uplink("lte").forward, net.uplink("lte").backward):
         way.set(loss_percent=0)
@@ -224,7 +224,7 @@ def _talking(server: Machine, client: Machine) -> Iterator[_Talk]:
 
 
 def _await_subflows(server: Machine, backup: str) -> None:
-    """Both must exist, and the peer have flagged only this one as backup."""
+    """Wait until both subflows exist and the peer has flagged only this one as backup."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         told = server.run("ss", "-Htin", "state", "established", "sport", "=", f":{PORT}").stdout

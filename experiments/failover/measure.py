@@ -117,7 +117,7 @@ def _tuned(lab: Laboratory) -> Iterator[None]:
 
 @contextmanager
 def _armed_agent(lab: Laboratory, task: Task) -> Iterator[AgentProcess]:
-    """The receiver cannot see that a path delivers nothing."""
+    """Run the agent at the sender: only the sender sees that a path delivers nothing."""
     machine, role = (lab.client, "terminal") if task.direction == UPLOAD else (lab.server, "relay")
     with agent(lab.controller, machine, machine.name, role) as one:
         yield one

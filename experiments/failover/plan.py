@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def tasks(self) -> Iterator[Task]:
-        """Each combination comes before any repetition: other load on the machine affects all alike."""
+        """Yield each combination once before any repetition, so that other load on the machine affects all alike."""
         for number in range(1, self.rounds + 1):
             for fault, direction, way in product(self.faults, self.directions, self.ways):
                 yield Task(fault, direction, way, number)

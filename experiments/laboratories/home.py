@@ -60,7 +60,9 @@ class RelayedHome:
         )
 
     def await_active(self, terminal: str, relay: str, uplink: str) -> list[SubflowState]:
-        """The terminal's largest connection must have a subflow per uplink, only this one active."""
+        """Wait until the terminal's largest connection at this relay has a subflow on each uplink, with only this one
+        active.
+        """
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: {one.client: one.backup for one in self.subflows(terminal, relay)} == wanted,
@@ -69,7 +71,9 @@ class RelayedHome:
         return sorted(self.subflows(terminal, relay), key=lambda one: one.client)
 
     def await_store(self, terminal: str, relay: str, uplink: str) -> None:
-        """Pooled connections use this uplink from the first report on."""
+        """Wait until all pooled connections for the terminal at this relay use this uplink; they do from the first
+        report on.
+        """
         wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
             lambda: all({one.client: one.backup for one in each} == wanted for each in self._of(terminal, relay)),
@@ -142,7 +146,7 @@ def carried(relay: Machine) -> list[list[SubflowState]]:
 
 @contextmanager
 def _written(at_once: bool) -> Iterator[Path]:
-    """`at_once` raises the bandwidths, else one relay would be predicted to fill them."""
+    """Write gateway.yaml; `at_once` raises the uplinks' bandwidth, or one relay would be predicted to fill them."""
     if not at_once:
         yield FILE
         return
@@ -162,10 +166,10 @@ def relayed_home(
     at_once: bool = False,
     **shape: object,
 ) -> Iterator[RelayedHome]:
-    """All relayed terminals are relayed when the block begins.
+    """Run the home and wait until each relayed terminal is relayed.
 
-    `congestion` is the relays' congestion control, `listeners` are the API's sockets. With `at_once` several relays are
-    chosen where one more adds throughput. `shape` goes to the topology.
+    `congestion` is the relays' congestion control, `listeners` are sockets of the API. With `at_once` several relays
+    are chosen where one more adds throughput. `shape` goes to the topology.
     """
     with (
         _written(at_once) as file,

@@ -37,7 +37,7 @@ class Controlled:
         return self.net.machine("server")
 
     def forget(self) -> None:
-        """Otherwise a stream starts with earlier ssthresh and reordering."""
+        """Drop TCP's cached metrics: a stream would start with an earlier run's ssthresh and reordering."""
         for machine in (self.client, self.server):
             machine.run("ip", "tcp_metrics", "flush")
 
@@ -56,14 +56,14 @@ class Laboratory(Controlled):
             self.client.run("ip", "mptcp", "endpoint", "add", address, "dev", device, "id", str(number), *flags)
 
     def queue(self, limits: str) -> None:
-        """Limit socket buffers, as net.ipv4.tcp_wmem."""
+        """Set how much each end's sockets may buffer, as net.ipv4.tcp_wmem."""
         for machine in (self.client, self.server):
             machine.run("sysctl", "--quiet", "--write", f"net.ipv4.tcp_wmem={limits}")
 
 
 @contextmanager
 def laboratory(logs: Path, settings: str = "", **shape: object) -> Iterator[Laboratory]:
-    """`settings` extend the controller's, `shape` goes to the topology."""
+    """Run the laboratory until it is steady; `settings` extend the controller's, `shape` goes to the topology."""
     with (
         controlled(FILE, settings) as controller,
         raised(SwitchingTopo(**shape), controller=OPENFLOW) as net,

@@ -58,14 +58,16 @@ class Laboratory(Controlled):
         command.run("ovs-appctl", "revalidator/wait")
 
     def lose(self, **percent: float) -> None:
-        """The loss is each way."""
+        """Set the loss of these paths, each way."""
         for name, each in percent.items():
             link = self.net.uplink(name)
             for way in (link.forward, link.backward):
                 way.set(loss_percent=each)
 
     def recover(self) -> None:
-        """A dead path, without copies or with its tunnel down, gets no copies for a while."""
+        """Wait until no path counts as dead: a path that brought no copies, or whose tunnel was down, gets none for a
+        while.
+        """
         self.lose(wifi=0, lte=0)
         deadline = time.monotonic() + WITHIN_S
         while True:
@@ -108,7 +110,7 @@ class Laboratory(Controlled):
 def laboratory(
     ground: Ground, logs: Path, *, eliminated: bool = True, slower: Mapping[str, float] = UNCHANGED
 ) -> Iterator[Laboratory]:
-    """With `eliminated` all packets are copied and arrive once, else only TCP is, and arrives twice.
+    """Run two sites. With `eliminated` all packets are copied and arrive once, else only TCP is, and arrives twice.
 
     `slower` goes to the topology.
     """

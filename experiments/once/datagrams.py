@@ -93,7 +93,7 @@ def cut_repeatedly(lab: Laboratory, cuts: int) -> Iterator[float]:
 
 @contextmanager
 def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES) -> Iterator[BothWays]:
-    """Results follow the block."""
+    """Run a stream each way; the results are known after the block."""
     both = BothWays()
     with (
         numbered(lab.client, lab.server, SERVER, rate_pps, payload_bytes) as up,

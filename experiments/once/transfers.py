@@ -37,7 +37,7 @@ class FrameBytes:
 
 
 def segments(machine: Machine) -> Counter[str]:
-    """Names are as in `nstat`: Tcp:OutSegs."""
+    """Return the counters by group and name, as `nstat` joins them: Tcp:OutSegs."""
     found: Counter[str] = Counter()
     for table in ("snmp", "netstat"):
         lines = Path(f"/proc/{machine.pid}/net/{table}").read_text().splitlines()
@@ -49,7 +49,7 @@ def segments(machine: Machine) -> Counter[str]:
 
 
 def frame_bytes(*devices: str, pid: int | str = "self") -> FrameBytes:
-    """`pid` is a process in the devices' namespace."""
+    """Return the bytes of these devices together, in the namespace of this process."""
     came = left = 0
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
         name, _, words = line.partition(":")

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def error_time(sock: socket.socket, datagram: bytes) -> int | None:
-    """Return None if the error is too late."""
+    """Return when the error arrived; None: too late."""
     try:
         sock.send(datagram)
     except ConnectionRefusedError:

@@ -164,7 +164,7 @@ def by_errors(net: Stage) -> tuple[Slope, Slope]:
 
 
 def errors_of(near: Machine, far: Machine) -> Samples:
-    """The delay is the round trip."""
+    """Return samples without the far end's times: the delay is the round trip."""
     far.run("sysctl", "--quiet", "--write", "net.ipv4.icmp_ratelimit=0")
     numbers = (CLOSED_PORT, STEP_BYTES, LONGEST_BYTES, ERROR_TRIES, ERROR_EVERY_US)
     done = near.run(sys.executable, str(ERRORS), FAR, *map(str, numbers), timeout_s=PATIENCE_S)
@@ -205,7 +205,7 @@ def _raised(link: Link) -> Iterator[tuple[Stage, Path]]:
 
 
 def _stalled(net: Stage, link: Link) -> str:
-    """Kernel links cannot tell."""
+    """Return the lateness since the previous call; the kernel's own links cannot tell."""
     if link.bucket:
         return ""
     late = net.uplink(DEVICE).lateness()

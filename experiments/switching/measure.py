@@ -38,7 +38,7 @@ class StreamCapture:
     known: set[tuple[str, str]] = field(default_factory=set)  # sender and IP identification
 
     def first_data(self, path: str, since: float, until: float, silent_s: float) -> float | None:
-        """Return None if nothing came, or earlier data was still arriving."""
+        """Return when data first came on the path; None: nothing came, or earlier data was still arriving."""
         moments = self.data.get(path, [])
         if any(since - silent_s < moment <= since for moment in moments):
             return None
@@ -117,7 +117,7 @@ class Run:
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    """A run without switches precedes the one with them."""
+    """Yield all runs, also stalled ones; the run without switches precedes the one with them."""
     for actor in plan.actors:
         with _running_stage(actor, logs) as stage:
             for number, queue in product(range(1, plan.rounds + 1), plan.queues):

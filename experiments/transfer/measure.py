@@ -97,7 +97,7 @@ SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 
 def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
-    """Consecutive tasks of one setting share a laboratory."""
+    """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
     for setting, those in groupby(tasks, lambda task: task.setting):
         yield from _in_one_laboratory(setting, those, size_bytes)
 

@@ -44,7 +44,9 @@ class Plan:
 
 
 def quick() -> Plan:
-    """Promised values come three times, cubic's slow downloads only where LTE is backup, as in the paper."""
+    """Return the corners; promised values three times, but cubic's slow downloads only where LTE is backup, as in the
+    paper.
+    """
     rounds = range(1, REPEATS + 1)
     tasks = (
         task
@@ -56,7 +58,7 @@ def quick() -> Plan:
 
 
 def full() -> Plan:
-    """Every setting comes once before any repetition."""
+    """Return the paper's whole grid, once for every setting before any repetition."""
     grid = tuple(sorted(paper002.seconds("plain"), key=lambda cell: cell[::-1]))
     rounds = range(1, REPEATS + 1)
     tasks = (task for number, setting in product(rounds, SETTINGS) for task in _round(setting, grid, number))

@@ -26,7 +26,7 @@ Cell = tuple[int, int]  # Wi-Fi loss up and down, percent
 
 
 def limit_bps(setting: Setting) -> float:
-    """Loss precedes the shaper's queue and takes no capacity."""
+    """Return TCP's payload rate over the usable paths; loss precedes the shaper's queue and takes no capacity."""
     rate_bps = WIFI_BPS if setting.lte_backup else WIFI_BPS + LTE_BPS
     return rate_bps * PAYLOAD_BYTES / FRAME_BYTES
 
@@ -304,7 +304,7 @@ def present(plan: Plan, rows: Rows, as_json: bool) -> None:
 
 
 def figure_of(results: Results, verdict: Verdict) -> Figure:
-    """The spread is the widest that single downloads allow."""
+    """Return the figure of a verdict; its spread is the widest that the single downloads allow."""
     assert verdict.measured is not None and verdict.where is not None, "the plan has what is promised"
     bicast = results.reading(verdict.setting, verdict.where, "bicast")
     plain = results.reading(verdict.setting, verdict.where, "plain")

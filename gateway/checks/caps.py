@@ -17,7 +17,7 @@ GATEWAYS = "window"  # a gateway's method; the others are for terminals
 
 
 def hands(context: CheckContext) -> Iterator[Finding]:
-    """Terminals on other hosts are not checked."""
+    """Yield a finding about the methods. Terminals on other hosts are not checked."""
     ruled = [one.name for site in context.sites for one in site.access_points if one.rule is not CapRule.OFF]
     if not ruled:
         return

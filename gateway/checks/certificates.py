@@ -96,7 +96,7 @@ def _makes(files: Files, context: CheckContext) -> bool:
 
 
 def _again(files: Files, pair: CertificateFiles, context: CheckContext) -> str | None:
-    """A new CA replaces all certificates."""
+    """Return the commands that move old files away and make new ones. A new CA replaces all certificates."""
     if not files.ca.key.exists():
         return None
     pairs = files.all if pair is files.ca else (pair,)

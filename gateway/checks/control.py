@@ -69,7 +69,7 @@ def _holder(name: str, line: str, expected: str) -> Finding:
 
 
 def reached(context: CheckContext) -> Iterator[Finding]:
-    """A refused connection reached the host; a firewall dropped an unanswered one."""
+    """Check for a firewall. A refused connection reached the host; one without an answer was dropped."""
     if context.config is None or isinstance(context.config.settings.openflow, LocalSocket):
         return
     where = meeting(context.config.settings.openflow)
@@ -81,7 +81,7 @@ def reached(context: CheckContext) -> Iterator[Finding]:
 
 
 def _led(context: CheckContext) -> bool:
-    """Connected bridges make a test connection needless."""
+    """Return whether the bridges are connected. Then no test connection to the controller is needed."""
     try:
         bridges = [context.seen.ovs.bridge(site.bridge) for site in context.sites]
     except HostError:
@@ -110,7 +110,7 @@ def _opening() -> str | None:
 
 
 def drops(context: CheckContext) -> Iterator[Finding]:
-    """A bridge's packets pass only chains hooked to a port."""
+    """Check nft chains whose hook is a port. A bridge's packets pass no other chain."""
     for chain in nft.chains():
         for device in (name for name in chain.devices if name in context.ports):
             yield judged(

@@ -40,7 +40,7 @@ def datapath(context: CheckContext) -> Iterator[Finding]:
 
 
 def lab(context: CheckContext) -> Iterator[Finding]:
-    """Labs need netem, or a token bucket with nft."""
+    """Check the queueing disciplines of labs: netem, or a token bucket with nft."""
     netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which otherwise use TBF, HTB and nft")
     for name, command in (

@@ -25,7 +25,7 @@ def addresses(context: CheckContext) -> Iterator[Finding]:
 
 
 def mtu(context: CheckContext) -> Iterator[Finding]:
-    """The bridge drops a copy too long for its uplink without an error."""
+    """Check the MTUs. The bridge drops a copy that is too long for its uplink, and sends no error."""
     for site in context.sites:
         fitted = made_by_agent(site)  # the agent announces their MTU to terminals
         here = [context.links[name] for name in site.ports if name in context.links and name not in fitted]

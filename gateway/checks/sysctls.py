@@ -21,7 +21,7 @@ MPTCP = (
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """The kernel uses the larger of `all` and the interface's; loose (2) exceeds strict (1)."""
+    """Check rp_filter. The kernel uses the larger of `all` and the interface's value; loose (2) exceeds strict (1)."""
     names = context.ports if context.config else tuple(name for name in context.links if name != "lo")
     multihomed = sum(bool(link.addresses) for name, link in context.links.items() if name != "lo") > 1
     matters = State.BAD if context.config or multihomed else State.WARNING
@@ -41,7 +41,7 @@ def effective_rp_filter(name: str) -> str:
 
 
 def forwarding(context: CheckContext) -> Iterator[Finding]:
-    """Ports of a userspace datapath also feed the host's stack, which would route a second copy."""
+    """Check forwarding. Ports of a userspace datapath also feed the host's stack, which would route a second copy."""
     ports = [name for site in context.sites if site.datapath is Datapath.NETDEV for name in site.ports]
     everywhere = sysctl("net/ipv6/conf/all/forwarding") == "1"
     for name in (name for name in dict.fromkeys(ports) if name in context.links):
@@ -55,7 +55,7 @@ def forwarding(context: CheckContext) -> Iterator[Finding]:
 
 
 def mptcp(context: CheckContext) -> Iterator[Finding]:
-    """Only hosts that end connections need these settings. Gateways forward."""
+    """Check the MPTCP settings of hosts that end connections: terminals, relays, servers. Gateways only forward."""
     for name, wanted, why in MPTCP:
         value = sysctl(name)
         found = "this kernel has no such setting" if value is None else value

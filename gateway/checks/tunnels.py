@@ -59,7 +59,7 @@ def underlays(context: CheckContext) -> Iterator[Finding]:
 
 
 def apart(context: CheckContext) -> Iterator[Finding]:
-    """An end that learns its peer may receive all tunnels on one device."""
+    """Check the end that starts. At an end that learns its peer, one device may receive all tunnels."""
     for site in context.sites:
         ways: dict[tuple[object, ...], list[str]] = {}
         for uplink in site.uplinks:
@@ -96,7 +96,7 @@ def routes(context: CheckContext) -> Iterator[Finding]:
 
 
 def _has_route(tunnel: Tunnel) -> bool:
-    """With a device `ip route get` always finds a route: it assumes an on-link peer."""
+    """Return whether a route exists. `ip route get` with a device always finds one: it assumes an on-link peer."""
     family = f"-{tunnel.remote.version}" if tunnel.remote else "-4"
     if tunnel.device is None:
         try:
@@ -111,7 +111,7 @@ def _has_route(tunnel: Tunnel) -> bool:
 
 
 def rp_filter(context: CheckContext) -> Iterator[Finding]:
-    """Strict rp_filter accepts the other end's packets only on the best route's device."""
+    """Check rp_filter. If it is strict, only the device of the best route accepts packets from the other end."""
     for device in (each for each in _devices(context) if each in context.links):
         value = effective_rp_filter(device)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
@@ -150,7 +150,7 @@ def _ways_in(context: CheckContext) -> list[str]:
 
 
 def taken(context: CheckContext) -> Iterator[Finding]:
-    """A kernel socket is another VXLAN device's; several with other VNIs may exist."""
+    """Check the UDP ports. A kernel socket belongs to another VXLAN device; several with other VNIs may exist."""
     for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(context)):
         yield _port_taken(number)
     sites = context.config.sites if context.config else context.sites

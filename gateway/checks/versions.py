@@ -35,7 +35,7 @@ def versions(context: CheckContext) -> Iterator[Finding]:
 
 
 def compared(name: str, text: str) -> Finding:
-    """The version is the output's first number with a dot."""
+    """Return the finding. The version is the first number with a dot in the output."""
     found = re.search(r"(\d+)\.(\d+)[.\d]*", text)
     version = (int(found[1]), int(found[2])) if found else (0, 0)
     expected = f"{'.'.join(map(str, OLDEST[name]))} or later: {SYSTEMS}"

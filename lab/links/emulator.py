@@ -58,7 +58,7 @@ class Lateness:
 
     @property
     def stalled(self) -> bool:
-        """A delayed measurement does not count."""
+        """Return whether the machine delayed the link, so that the measurement does not count."""
         return self.stalls > 0
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Emulator:
         return answer
 
     def open(self) -> None:
-        """Both ends must be in its namespace."""
+        """Start to carry packets, once both ends are in its namespace."""
         self.tell("open")
 
     def counters(self) -> tuple[Counters, Counters]:
@@ -137,7 +137,7 @@ class EmulatedWay:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Packets in flight are unaffected."""
+        """Change some fields of the Shape; packets in flight are unaffected."""
         self._apply(replace(self.shape, **changes))
 
     def _apply(self, wanted: Shape) -> None:

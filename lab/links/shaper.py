@@ -104,7 +104,7 @@ class Shaper:
         self._apply(shape)
 
     def set(self, **changes: Any) -> None:
-        """Queued packets stay."""
+        """Change rate_bps, loss_percent or queue_bytes; queued packets stay."""
         self._apply(replace(self.shape, **changes))
 
     def end(self) -> None:

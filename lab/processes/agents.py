@@ -55,7 +55,7 @@ class AgentProcess:
         return self._await(armed, f"is armed for uplink {watched}")
 
     def await_session(self) -> None:
-        """In session the agent's path manager handles new connections."""
+        """Wait for the session; from then on the agent's path manager handles new connections."""
         self._await(lambda: self._status().get("state") == "here" or None, "is in session")
 
     def await_eliminating(self) -> None:
@@ -146,7 +146,7 @@ def hosts(net: Stage) -> Mapping[str, Machine]:
 def eliminating(
     controller: Controller, *sites: str, hosts: Mapping[str, Machine] = NO_HOSTS
 ) -> Iterator[dict[str, AgentProcess]]:
-    """Copies are eliminated from the block's beginning."""
+    """Run agents at these sites that eliminate copies from the beginning of the block; yield them by name."""
     with ExitStack() as running:
         agents = {
             name: running.enter_context(agent(controller, None, name, "gateway", hosts.get(name))) for name in sites

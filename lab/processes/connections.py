@@ -60,7 +60,7 @@ def await_paths(server: Machine, *clients: str) -> list[SubflowState]:
 
 
 def await_none(machine: Machine) -> None:
-    """Connections last some round trips after both programs end."""
+    """Wait until the machine has no MPTCP connection: the last one closes some round trips after both programs end."""
     deadline = time.monotonic() + TIMEOUT_S
     while any(one["subflows"] for one in json.loads(mptcp(machine, "list", "--json").stdout)):
         if time.monotonic() > deadline:

@@ -106,7 +106,7 @@ class Controller:
         self.process.wait()
 
     def await_word(self, word: str) -> None:
-        """Lines before earlier calls' matches do not count."""
+        """Wait for a log line that contains `word`, after the lines of earlier calls."""
         deadline = time.monotonic() + self.PATIENCE_S
         while True:
             try:
@@ -144,7 +144,7 @@ class Controller:
         return WatchedProcess("controller", self.process.pid, self._complete_log)
 
     def _complete_log(self) -> str:
-        """A dead controller's last lines may still be in the pipe."""
+        """Return the whole log of a dead controller, whose last lines may still be in the pipe."""
         self._log_reader.join()
         return self.log_text()
 
@@ -167,7 +167,7 @@ class Controller:
             time.sleep(every_s)
 
     def _gateways(self) -> dict[str, Any] | None:
-        """Return None while the controller does not answer."""
+        """Return the status of the gateways by name, or None while the controller does not answer."""
         try:
             return {one["name"]: one for one in self.client.get("status")["gateways"]}
         except NoAnswer:
@@ -196,7 +196,7 @@ def controlled(
     directory: Path | None = None,
     python: str = sys.executable,
 ) -> Iterator[Controller]:
-    """Without a `directory` no state precedes or outlives the controller."""
+    """Run a controller until the block ends; without a `directory` it starts with no saved state and leaves none."""
     with ExitStack() as stack:
         if directory is None:
             fresh = tempfile.TemporaryDirectory(prefix="controller-", dir=RUN_DIRECTORY)

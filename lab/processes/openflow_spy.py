@@ -44,7 +44,7 @@ class Spy:
 
     @property
     def alias_address(self) -> str:
-        """A new name of the listener makes Open vSwitch reconnect."""
+        """Return the same listener under another name, so that Open vSwitch reconnects when it is set."""
         return f"tcp:[::ffff:127.0.0.1]:{self._listener.getsockname()[1]}"
 
     def count(self, *kinds: int, since: float = 0.0) -> int:

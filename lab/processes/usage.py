@@ -10,7 +10,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """All threads count, user and system."""
+    """Return the processor time of all threads, user and system."""
     return sum(ticks(pid)[:2]) / TICKS_A_SECOND
 
 

@@ -65,7 +65,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         return command.run(*argv, where=self.name, prefix=self._prefix(), given=given, timeout_s=timeout_s, check=check)
 
     def popen(self, *args: Any, **options: Any) -> subprocess.Popen[Any]:
-        """Words, a list or a string start a program, as for subprocess.Popen."""
+        """Start a program here; pass words, a list or a string, as for subprocess.Popen."""
         started: subprocess.Popen[Any] = super().popen(*args, **options)
         return started
 
@@ -180,7 +180,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
     def _silence_linux(self) -> None:
-        """Linux must not send IPv6 or forward on the ports."""
+        """Stop Linux from sending IPv6 or forwarding on the bridge's ports."""
         names = [interface.name for interface in self.intfList() if interface.name != "lo"]
         if self._late_ports:
             names.append("default")
@@ -218,7 +218,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
     @classmethod
     def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:
-        """Each switch stops on its own."""
+        """Return nothing: each switch stops on its own."""
         return ()
 
 

@@ -102,17 +102,17 @@ def needed(directory: Path = DIRECTORY) -> tuple[WatchedProcess, ...]:
 
 
 def vsctl(*arguments: str) -> str:
-    """ovs-vsctl waits until ovs-vswitchd has applied the change."""
+    """Run ovs-vsctl, which waits until ovs-vswitchd has applied the change."""
     return run("ovs-vsctl", f"--timeout={PATIENCE_S}", *arguments).stdout
 
 
 def ofctl(*arguments: str, given: str | None = None) -> str:
-    """OpenFlow 1.3; `given` is the file `-`."""
+    """Run ovs-ofctl with OpenFlow 1.3; it reads `given` as the file `-`."""
     return run("ovs-ofctl", "-O", "OpenFlow13", *arguments, given=given).stdout
 
 
 def await_caches() -> None:
-    """OpenFlow has no event for the datapath's cached flows."""
+    """Wait until the datapath's cached flows match the tables; OpenFlow has no event for this."""
     run("ovs-appctl", "revalidator/wait")
 
 

@@ -45,14 +45,14 @@ class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
         return tuple(self.switches)
 
     def uplink(self, label: str) -> ShapedLink:
-        """`forward` is up (from the gateway), `backward` down."""
+        """Return the link with this label; `forward` is up (from the gateway), `backward` is down."""
         links: list[ShapedLink] = self.links
         return next(link for link in links if link.label == label)
 
 
 @contextmanager
 def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
-    """`controller` is an OVS target like tcp:127.0.0.1:6653."""
+    """Run a topology until the block ends; `controller` is an OVS target such as tcp:127.0.0.1:6653."""
     _prepare_mininet()
     with PrivateOvs():
         net = Stage(topo=topo, build=False, controller=None)

@@ -67,7 +67,7 @@ def watched(needed: Sequence[WatchedProcess], logs: Path) -> Iterator[None]:
 
 
 def _death(needed: WatchedProcess, logs: Path) -> int:
-    """The descriptor becomes readable at the process's death."""
+    """Return a descriptor that becomes readable when the process dies."""
     try:
         return os.pidfd_open(needed.pid)
     except ProcessLookupError:

@@ -59,7 +59,7 @@ class Flowing:
 
 @contextmanager
 def flowing(machine: Machine, file: WebFile, protocol: str = "mptcp") -> Iterator[Flowing]:
-    """At the block's beginning the first megabyte has arrived."""
+    """Run a download whose first megabyte has arrived when the block begins."""
     download = Flowing(machine, file, protocol)
     try:
         yield download

@@ -41,7 +41,7 @@ class Numbered:
         self._sender, self._receiver = sender, receiver
 
     def stop(self) -> Counted:
-        """Datagrams in flight count."""
+        """Stop sending, and count what is still in flight."""
         sent, lateness_s = json.loads(self._sender.communicate("enough\n")[0])
         seen = json.loads(self._receiver.communicate("enough\n")[0])
         return Counted(

@@ -80,7 +80,7 @@ class WebServer:
         return self._files / name
 
     def offer(self, name: str, size_bytes: int) -> WebFile:
-        """The content is the same in every run."""
+        """Make a file of this size, with the same content in every run."""
         dice = random.Random(size_bytes)
         block = dice.randbytes(BLOCK_BYTES - 8)
         digest = hashlib.sha256()
@@ -94,7 +94,7 @@ class WebServer:
 
 @contextmanager
 def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool = True) -> Iterator[WebServer]:
-    """nginx answers /who with the client's address."""
+    """Run nginx on this machine until the block ends; /who answers with the client's address."""
     with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
         directory = Path(place)
         directory.chmod(0o755)
@@ -113,7 +113,7 @@ def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool 
 
 
 def _await_start(process: subprocess.Popen[str], where: str) -> None:
-    """nginx opens its sockets before its first worker."""
+    """Wait for the first worker; nginx opens its sockets before it."""
     assert process.stderr is not None
     output = []
     for line in process.stderr:

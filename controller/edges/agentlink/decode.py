@@ -318,6 +318,7 @@ def interception_report(one: pb.Taking) -> InterceptionReport:
 
 @lru_cache(maxsize=1 << 12)
 def _pending_destination(prefix: str, address: str, port: int) -> PendingDestination | None:
+    """Return the destination, or None if no relay can reach its address."""
     try:
         network, found = ip_network(prefix), ip_address(canonical_address(address))
     except ValueError:

@@ -221,6 +221,7 @@ class AgentListener:
             del self._guests[known_as]
 
     def _crowd(self, name: str) -> str | None:
+        """Return why another connection with a certificate of this name is refused, or None."""
         names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
         if names.count(name) >= MOST_OF_A_NAME:
             return f"has {names.count(name)} connections open, the limit for one agent"
@@ -304,7 +305,7 @@ def _certificate(transport: asyncio.Transport) -> Shown | None:
 
 
 def _most_connections() -> int:
-    """Both listeners together use at most half of the descriptors."""
+    """Return the connection limit of one listener. Both together use at most half of the descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
 

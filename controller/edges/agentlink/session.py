@@ -141,7 +141,7 @@ class AgentSession:
                 return
 
     async def answers(self, within_s: float) -> bool:
-        """Ask for a message. Return whether one comes in time."""
+        """Return whether the agent sends any message within `within_s`. Ask for one."""
         received = self._received
         if QUESTION not in self._unanswered:
             self.order(QUESTION, encode.directive(QUESTION, ReportEvery(self._interval_ms)))

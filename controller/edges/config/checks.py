@@ -24,7 +24,7 @@ def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
 
 
 def listeners_apart(named: Iterable[tuple[str, Endpoint]], file: str) -> None:
-    """Refuse two listeners at one address and port. A wildcard overlaps all of its family."""
+    """Raise ConfigError if two listeners share an address and port. A wildcard overlaps all of its family."""
     for (first_at, first), (second_at, second) in combinations(named, 2):
         hosts = ip_address(first.host), ip_address(second.host)
         anywhere = hosts[0].version == hosts[1].version and any(host.is_unspecified for host in hosts)
@@ -86,7 +86,7 @@ def _begin(interface: Interface) -> tuple[int, int, int]:
 
 
 def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable[Site], file: str) -> None:
-    """Refuse a listener at a bridge's address: flows take packets to it."""
+    """Raise ConfigError if a listener has an address of a bridge: its flows take packets to that address."""
     taken: dict[Address, str] = {}
     for site in sites:
         uplinks = ((f"uplinks.{uplink.name}.addresses", own.ip) for uplink in site.uplinks for own in uplink.addresses)

@@ -143,7 +143,7 @@ def _config(top: Node) -> Config:
 
 
 def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
-    """No terminal or site may share a server's name: its agent has another role."""
+    """Return the names of server agents. A terminal or site cannot share one: its agent has another role."""
     others = {site.name for site in sites} | {each.name for site in sites for each in site.terminals}
     expected = (
         "the name of an agent, listed once and not used by a terminal or site: at most 63 of a-z, 0-9 "

@@ -103,7 +103,7 @@ class ListedProgram:
 
 
 def listed(gateway: str, program: Program) -> ListedProgram:
-    """Sort flows in matching order: by table, then the higher priority first."""
+    """Return flows in the order in which a switch matches: by table, then the higher priority first."""
     flows = sorted(program.flows.values(), key=lambda flow: (flow.table, -flow.priority, str(flow.match)))
     return ListedProgram(
         gateway,

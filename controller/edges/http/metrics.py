@@ -358,7 +358,7 @@ def _terminals(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
-    """Labels come from issued certificates, so their number is bounded."""
+    """Yield metrics by agent. Labels come from issued certificates, so their number is bounded."""
     state = GaugeMetricFamily(
         "bicast_agent_state", "1 for the state the agent is in, 0 for the others", labels=["agent", "state"]
     )

@@ -40,7 +40,7 @@ BURST_S = 60.0  # of evictions, with one log line
 
 
 def most_connections() -> int:
-    """Leave three quarters of the descriptors: switches need some too."""
+    """Return the connection limit: at most a quarter of the descriptors, since switches need some too."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS if descriptors < 0 else max(8, min(MOST_CONNECTIONS, descriptors // 4))
 

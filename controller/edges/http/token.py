@@ -120,6 +120,7 @@ def kept(port: int, token: str) -> Iterator[Path]:
 
 
 def found(port: int) -> str | None:
+    """Return the token that a controller of this machine keeps for clients, or None where there is none to read."""
     try:
         return path_of(port).read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):

@@ -116,7 +116,7 @@ class Wire:
                 self._framework.call(connection.send, packet_out(effect.out_port, echo(effect)))
 
     def stop(self) -> None:
-        """Each SwitchClosed is posted before this returns."""
+        """Stop listening and end every connection. Each SwitchClosed is posted before this returns."""
         self._framework.close()
         self._framework.call(self._reception.close)
         self._reception.alone(OPENING_S)

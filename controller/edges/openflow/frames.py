@@ -36,7 +36,7 @@ NOBODY = IPv6Address("::")
 
 
 def ask(order: Ask) -> bytes:
-    """Solicit the target's solicited-node group, or broadcast an ARP request."""
+    """Return an ARP request, or a neighbour solicitation to the target's solicited-node group."""
     mac = _mac(order.source_mac)
     if isinstance(order.target, IPv4Address):
         header = ETHERNET.pack(BROADCAST, mac, ETH_ARP)
@@ -47,7 +47,7 @@ def ask(order: Ask) -> bytes:
 
 
 def advertise(order: Advertise) -> bytes:
-    """Answer a solicitation. A duplicate address test (from `::`) gets a multicast (RFC 4861 7.2.4).
+    """Return the answer to a solicitation. A duplicate address test (from `::`) gets a multicast (RFC 4861 7.2.4).
 
     For a terminal's address the router and override flags are clear: the terminal's own answer wins (7.2.8).
     """
@@ -62,7 +62,7 @@ def advertise(order: Advertise) -> bytes:
 
 
 def echo(order: Echo) -> bytes:
-    """A NAT may rewrite the identifier, and restores it in the reply."""
+    """Return an echo request. A NAT may rewrite its identifier, and restores it in the reply."""
     mac, hop_mac, source, target = _mac(order.source_mac), _mac(order.hop_mac), order.source, order.target
     if isinstance(source, IPv6Address):
         body = ECHO.pack(Family.IPV6.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA

@@ -177,7 +177,7 @@ class Framework:
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(); close() does not
 
     def stop(self) -> None:
-        """The caller ends all connections before."""
+        """Stop the app. The caller ends all connections before."""
         self._bell.close()
         self._thread.join()
 

@@ -135,7 +135,7 @@ class SwitchReading:
         return not self._missing
 
     def refused(self, xid: int) -> bool:
-        """Continue without meters: a datapath without them refuses these requests."""
+        """Return whether to continue after a refused request: a datapath without meters refuses those of meters."""
         self._missing.discard(xid)
         return self.xids[xid] in OF_METERS
 

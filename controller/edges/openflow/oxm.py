@@ -133,7 +133,7 @@ def _field(name: str, value: Value) -> bytes:
 
 
 def _order(item: tuple[str, Value]) -> tuple[bool, int, str]:
-    """Sort OpenFlow's fields by number, then others. Prerequisites come first (7.2.3.6)."""
+    """Return the sort key: OpenFlow's fields by number, then others. Prerequisites come first (7.2.3.6)."""
     number = NUMBERS.get(item[0], 1 << 32)
     return (number >> 7 != ofproto.OFPXMC_OPENFLOW_BASIC, number, item[0])
 

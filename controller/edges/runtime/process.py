@@ -24,13 +24,13 @@ WORDS = "%(levelname)s %(message)s"
 
 
 def begin() -> None:
-    """Log times are local, as in `status` and `why`."""
+    """Set up logging. Times are local, as in `status` and `why`."""
     form = WORDS if _journal(sys.stderr) else TIME + WORDS
     logging.basicConfig(level=logging.INFO, format=form, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
 
 
 def _journal(stream: TextIO) -> bool:
-    """JOURNAL_STREAM (systemd.exec(5)) alone may be inherited."""
+    """Return whether the stream is the journal's. JOURNAL_STREAM (systemd.exec(5)) alone may be inherited."""
     there = os.fstat(stream.fileno())
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
@@ -39,7 +39,7 @@ def _journal(stream: TextIO) -> bool:
 
 
 def notify(state: str) -> None:
-    """Without systemd this does nothing."""
+    """Tell systemd the state of the service. Without systemd this does nothing."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd, suppress(OSError):
@@ -92,7 +92,7 @@ def _day(local: time.struct_time) -> str:
 
 
 def synchronised() -> bool:
-    """An error counts as not synchronized."""
+    """Return whether the kernel reports its clock as synchronized. An error counts as not synchronized."""
     try:
         return adjtimex() != TIME_ERROR
     except OSError:
@@ -100,7 +100,7 @@ def synchronised() -> bool:
 
 
 def adjtimex() -> int:
-    """A struct of zeros changes nothing (modes = 0)."""
+    """Return the clock's state; a struct of zeros changes nothing (modes = 0). Raise OSError."""
     answer: int = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     if answer < 0:
         raise OSError(ctypes.get_errno(), "adjtimex")

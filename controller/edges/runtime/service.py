@@ -423,5 +423,5 @@ def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
 
 
 def _wall_offset_s() -> float:
-    """The difference changes whenever someone sets the wall clock."""
+    """Return Unix time minus the core's monotonic clock. It changes whenever someone sets the wall clock."""
     return time.time() - time.monotonic()

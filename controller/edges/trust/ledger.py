@@ -48,6 +48,7 @@ def checked_clock(now: float) -> float:
 
 
 def read_file(path: Path) -> bytes | None:
+    """Return the file's content, or None if it does not exist."""
     try:
         return files.read(path)
     except FileNotFoundError:

@@ -30,14 +30,14 @@ class CapacityMeter:
         self._by_agent: dict[str, TerminalDelivery] = {}
 
     def count_by_gateway(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
-        """`seconds` is the time since the gateway's last report."""
+        """Add the gateway's count. `seconds`: the time since its last report."""
         _count(self._by_gateway, terminal, flows, seconds, now)
 
     def count_by_agent(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
         _count(self._by_agent, terminal, flows, seconds, now)
 
     def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
-        """`ruling` is the one in force."""
+        """Return the terminals' current use of the airtime. `ruling` is in force."""
         uses = (self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now))
         return [each for each in uses if each is not None]
 
@@ -160,7 +160,10 @@ class AccessPointState:
         return Released(one.least_bps, one.queue_us) if one.is_on else None
 
     def held_sockets(self, terminal: str, sockets: int | None, now: float) -> None:
-        """A shortage counts after SHORT_S: the agent counts new connections late. `sockets`: None if it holds none."""
+        """Record the sockets that the terminal's own agent holds; None: it holds none.
+
+        The agent counts a new connection late, so a shortage counts after SHORT_S.
+        """
         cap = self.ruling.caps.get(terminal)
         if sockets is None or cap is None or not cap.windows or sockets >= cap.connections:
             self._short_since.pop(terminal, None)

@@ -88,11 +88,13 @@ class CapHolder:
         return self._able.get(REPORTS) is None
 
     def why_not(self, *capabilities: str) -> str:
+        """Return why the agent has none of these capabilities."""
         reasons = [reason for each in capabilities if (reason := self._able.get(each))]
         return "; ".join(reasons) or f"it does not report this capability ({' or '.join(capabilities)})"
 
     @property
     def refused(self) -> str | None:
+        """The reason why the agent refused its last order, or None."""
         return self._capping.refused
 
     @property
@@ -106,7 +108,7 @@ class CapHolder:
         self.capping, self._reported_at = event.capping, now
 
     def whole(self, event: Reported, now: float) -> Reported | None:
-        """Merge the reports of a second, or return None until it is over."""
+        """Return the reports of the last second as one, or None if the second is not over."""
         if not self.reports_often and not self._gathered_ms:
             self._whole_at = now
             return event

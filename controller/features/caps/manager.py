@@ -92,7 +92,7 @@ class CapsManager:
     # Events of agents
 
     def whole(self, event: AgentEvent, now: float) -> AgentEvent | None:
-        """Merge frequent reports for features that expect one per second."""
+        """Return the event for features that expect one report per second. More frequent reports are merged."""
         holder = self._here.get(event.session)
         return holder.whole(event, now) if holder is not None and isinstance(event, Reported) else event
 
@@ -235,9 +235,10 @@ class CapsManager:
         return {name: holder for holder in terminals for name in self._spoken_for(holder, now)}
 
     def _spoken_for(self, holder: CapHolder, now: float) -> list[str]:
-        """An enrolled agent could claim to be a phone without an agent.
+        """Return the terminals with a rule that an agent may report.
 
-        If the gateway sees the terminal's traffic, only the agent of that name counts.
+        An enrolled agent could claim to be a phone without an agent. If the gateway sees the terminal's traffic, only
+        the agent of the terminal's own name counts.
         """
         named = ((name, self._state_of.get(name)) for name in self._speaks_for(holder.session))
         return [name for name, state in named if state and (name == holder.name or not self._is_watched(state, now))]

@@ -27,7 +27,7 @@ def access_point_views(
     here: Mapping[int, CapHolder],
     now: float,
 ) -> Iterator[AccessPointView]:
-    """`executors` holds the agent of each terminal, or why there is none. `here`: by session."""
+    """Yield the views. `executors`: by terminal, the agent that holds its caps or why none does. `here`: by session."""
     for site in config.sites:
         for each in site.access_points:
             state = places.get((site.name, each.name))

@@ -31,13 +31,16 @@ class Senders:
     def on_report(
         self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
     ) -> dict[str, Evidence]:
-        """A terminal with only part of its packets copied has no evidence: reports do not say which packet was lost."""
+        """Return the evidence by terminal.
+
+        A terminal with only part of its packets copied has none: reports do not say which packet was lost.
+        """
         active: dict[str, str] = {}  # by terminal with evidence
 
         ways: dict[str, TerminalUplinks] = {}
 
         def way_of(home: AddressOwner) -> TerminalUplinks:
-            """Put all packets on the active uplink, copied or not."""
+            """Return the way, with all packets on the active uplink, copied or not."""
             name = home.terminal.name
             if name not in ways:
                 found = way(home.site, home.terminal, wanted)
@@ -79,9 +82,9 @@ class Probes:
         self._before = {at: path for at, path in self._before.items() if at[0] != session}
 
     def on_report(self, event: Reported, uplinks: Collection[str]) -> dict[str, Evidence]:
-        """The direction of a loss does not matter: copies go both ways.
+        """Return the evidence by configured uplink. The direction of a loss does not matter: copies go both ways.
 
-        If no probe returns on any of several uplinks, the responder is away.
+        If no probe returns on any of several uplinks, the responder is away, and this says nothing about the uplinks.
         """
         found = {}
         for path in (each for each in event.health if each.name in uplinks):

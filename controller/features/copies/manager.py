@@ -59,7 +59,7 @@ class CopiesManager:
         self.keep(wanted)
 
     def watch(self, terminal: str) -> Watch | None:
-        """Return None if no evidence came in mode auto."""
+        """Return the state of a terminal; None: no evidence came in mode auto."""
         return self._watches.get(terminal)
 
     def barred(self, steered: Steered, wanted: Wanted) -> str | None:
@@ -71,7 +71,11 @@ class CopiesManager:
         return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
 
     def wants_often(self, session: int) -> bool:
-        """Terminals with copies are not urgent. Terminals that do not send lose nothing."""
+        """Return whether this agent should report at the shortest interval.
+
+        It should if a terminal that it speaks for sends over one path, or if it probes a path with unreported packets.
+        Terminals with copies are not urgent, and terminals that do not send lose nothing.
+        """
         ends, speaker = self._peer_sites.at(session), self._steering.speaker(session)
         if ends is not None and any(home == ends[0].home for home, _ in self.watched):
             return True
@@ -211,6 +215,7 @@ class CopiesManager:
         return adaptive.dead(watch, path.reason, now) if watch.dead is None else watch
 
     def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
+        """Return why there is no evidence for the terminal, once this has lasted for some time."""
         unreported = None if watch.copies else self._no_evidence(steered, watch.active, wanted, now)
         if unreported is None:
             self._unheard_since.pop(steered.name, None)

@@ -187,7 +187,10 @@ class Traffic:
         return min(now - since, SHOWN_OVER_S), tuple(sums.values())
 
     def unreported(self, terminal: str, now: float) -> UnreportedPackets | None:
-        """Return None if agents report at least as many other packets, or the terminal sends almost nothing."""
+        """Return the packets of this terminal that no agent reports.
+
+        None: agents report at least as many other packets, or the terminal sends almost nothing.
+        """
         known = self._of(terminal)
         newest = known.steps[-1].at if known.steps else now
         if now - newest > READ_WITHIN_S:
@@ -226,9 +229,10 @@ def _groups(installed: Installed) -> dict[FlowKey, int]:
 
 
 def _new_packets(before: FlowCounts, key: FlowKey, packets: int) -> int:
-    """A flow keeps its counter when it changes groups.
+    """Return the packets of a flow since the previous reading.
 
-    A counter that is new or fell has restarted at zero.
+    A flow keeps its counter when it changes groups, so packets are counted by flow. A counter that is new or fell has
+    restarted at zero since then.
     """
     if key in before.foreign:
         return 0

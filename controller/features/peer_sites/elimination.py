@@ -106,7 +106,7 @@ def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
 
 
 def _up_at_both(here: Site, there: Site, ports: Ports) -> Iterator[str]:
-    """A port that is down needs no evidence from copies."""
+    """Yield the uplinks whose ports are up at both ends. A port that is down needs no evidence from copies."""
     for uplink in here.uplinks:
         ends = ((here, uplink.port), (there, there.uplink(uplink.name).port))
         seen = [ports.get(site.dpid, {}).get(port) for site, port in ends]

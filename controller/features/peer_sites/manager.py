@@ -154,7 +154,7 @@ class PeerSites:
                 screens[uplink.name] = screening_answered(screens[uplink.name], now)
 
     def _screens_of(self, end: Site) -> dict[str, Screen]:
-        """Both ends of a pair share their screens."""
+        """Return the screens of the end's pair of sites. Both ends share them."""
         found = (site for site, other in self._pairs if end.name in (site.name, other.name if other else None))
         return next((self._screens.get(site.name, {}) for site in found), {})
 
@@ -190,7 +190,7 @@ class PeerSites:
         return name in self.once
 
     def eliminator(self, name: str) -> Eliminator | None:
-        """Return None if no agent is connected, or none is needed."""
+        """Return the agent that eliminates copies at a site; None: no agent is connected, or none is needed."""
         return next((each for each in self._here.values() if each.name == name and name in self._orders), None)
 
     def why_not(self, name: str) -> str:

@@ -37,7 +37,7 @@ class Tunneller:
         self.standing = OrderSlot[Tunnels](event, TUNNELS)
 
     def is_due(self, order: Tunnels, now: float) -> bool:
-        """An empty order is sent too: tunnels survive a killed agent."""
+        """Return whether the order must be sent, also if it is empty: tunnels survive a killed agent."""
         return self.standing.is_due(order, False, self._holds(order), now)
 
     def _holds(self, order: Tunnels) -> bool:
@@ -100,6 +100,7 @@ class SiteTunnels:
                 yield Direct(each.session, directive, order)
 
     def report_of(self, site: Site) -> Tunnelling | None:
+        """Return the last report of the site's agent, or None."""
         tunneller = self._at(site)
         return tunneller.last_report if tunneller else None
 
@@ -111,7 +112,7 @@ class SiteTunnels:
         return {name: f"tunnel: {end.reason}" for name, end in self.ends(site).items() if end.reason}
 
     def why_not(self, site: Site, uplink: str) -> str | None:
-        """Return None if the tunnel is up and has contact with the other end."""
+        """Return why the tunnel is down; None: it is up and has contact with the other end."""
         end = self.ends(site).get(uplink)
         if end is not None:
             return end.reason or None

@@ -140,7 +140,7 @@ class ProbingManager:
         yield Estimate(site, uplink, down, event, self._page(turn.heading).alpha, turn.link_bps, now)
 
     def estimated(self, event: Estimated, now: float) -> None:
-        """`now` is later than the time of the probe."""
+        """Record an estimate. `now` is later than the time of the probe."""
         heading: PathDirection = ((event.of.site, event.of.uplink), event.of.down)
         self._estimating.discard(heading)
         if heading not in self._headings():
@@ -187,7 +187,7 @@ class ProbingManager:
         yield from self._probe(now)
 
     def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
-        """Unless `alone`, the agents at the other ends of its paths get orders too."""
+        """Send due orders to an agent and, unless `alone`, to the agents at the other ends of its paths."""
         for path in self._paths_of.get(end, ()):
             near, far = self._at.get(path.near_end), self._at.get(path.far_end)
             if near is None or far is None or near.unable or far.unable:
@@ -231,7 +231,7 @@ class ProbingManager:
     # Views
 
     def health(self, site: str, uplink: str) -> PathHealth | None:
-        """`site` is either end."""
+        """Return the last report of a connected agent. `site` is either end."""
         path = self._path(site, uplink)
         host = self._at.get(path.near_end) if path is not None else None
         return host.health.get(uplink) if host is not None else None
@@ -279,6 +279,7 @@ class ProbingManager:
         return path.at in self.watched and path.budget_bytes_per_day is None and path.access_point is None
 
     def why_not(self, path: ProbedPath) -> str | None:
+        """Return why the path is not measured, or None."""
         near, far = self._at.get(path.near_end), self._at.get(path.far_end)
         if near is None or far is None:
             role, name = path.far_end if near else path.near_end
@@ -295,7 +296,7 @@ class ProbingManager:
         return health.reason or None
 
     def _path(self, site: str, uplink: str) -> ProbedPath | None:
-        """`site` is either end."""
+        """Return the path of an uplink, or None. `site` is either end."""
         return next((path for path in self._paths_of.get((Role.GATEWAY, site), ()) if path.uplink == uplink), None)
 
     def _is_running(self, heading: PathDirection) -> bool:

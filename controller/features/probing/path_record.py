@@ -143,7 +143,7 @@ class PathEstimate:
     mtu_bytes: int | None = None  # of the longest that arrived
 
     def figure(self, delivered: MeasuredRate | None, now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
-        """`delivered` is the highest recent rate of a flow."""
+        """Return the fused rate. `delivered`: the highest recent rate of a flow."""
         return fused(self.measured if delivered is None else (*self.measured, delivered), now, kept_s)
 
     def probed_bps(self) -> float | None:
@@ -191,13 +191,13 @@ def written(page: PathEstimate, estimated: Estimated) -> PathEstimate:
 
 
 def by_trains(page: PathEstimate, now: float) -> FusedRate | None:
-    """Single packets alone may measure several links in a row."""
+    """Return the rate if it includes trains: single packets alone may measure several links in a row."""
     figure = page.figure(None, now)
     return figure if isinstance(figure, FusedRate) and Method.TRAINS in figure.methods else None
 
 
 def most(before: MeasuredRate | None, bps: float, now: float) -> MeasuredRate:
-    """A delivered rate is a lower bound."""
+    """Return the higher of two recent delivered rates. A delivered rate is a lower bound."""
     if before is not None and now - before.at <= DELIVERED_WITHIN_S and before.rate.bps > bps:
         return before
     return MeasuredRate(Method.DELIVERY, Rate(bps, bps, math.inf), now)
@@ -214,17 +214,17 @@ def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
 
 
 def _was_several(page: PathEstimate) -> bool:
-    """Without trains, the last finding is assumed to hold."""
+    """Return whether single packets measured several links before. Without trains this is assumed to hold."""
     return any(one.method is Method.SEVERAL_LINKS for one in page.measured)
 
 
 def _over(before: MeasuredRate, trains: Rate | Unknown) -> bool:
-    """An earlier rate by single packets is outdated if trains find more."""
+    """Return whether trains find more than an earlier rate by single packets, which is then outdated."""
     return before.method is Method.ONE_PACKET and _several(before.rate, trains)
 
 
 def _replaced(rates: tuple[MeasuredRate, ...]) -> set[Method]:
-    """A rate by single packets is of one link or several: the newer wins."""
+    """Return the methods that new rates replace. A rate by single packets is of one link or several: the newer wins."""
     methods = {one.method for one in rates}
     alone = {Method.ONE_PACKET, Method.SEVERAL_LINKS}
     return methods | (alone if methods & alone else set())

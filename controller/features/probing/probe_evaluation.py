@@ -68,7 +68,7 @@ def read(text: str) -> ProbeSamples:
 
 
 def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) -> ProbeSamples:
-    """Samples are in sending order. Down packets come in request order."""
+    """Return the samples of packets in sending order. Down packets come in request order and are sorted."""
     alone = [packet for packet in packets if packet.train == 0]
     timed = [packet for packet in alone if packet.timed]
     if down:
@@ -92,7 +92,7 @@ def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) ->
 
 
 def _since(origin_ns: int, packet: ProbePacket) -> Iterator[float]:
-    """Nanoseconds since 1970 do not fit into a double."""
+    """Yield times relative to the origin: nanoseconds since 1970 do not fit into a double."""
     for at in (packet.sent_ns, packet.received_ns, packet.answered_ns, packet.heard_ns):
         yield math.nan if at is None else (at - origin_ns) / 1e9
 

@@ -43,7 +43,7 @@ class SentProbe:
 
 
 def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> float:
-    """The slower direction decides: each probe loads both directions."""
+    """Return the time between probes. The slower direction decides: each probe loads both directions."""
     slower_bps = min(bps or ASSUMED_BPS, back_bps or math.inf)
     return max(SELDOM_S, 8 * sent_bytes / (SMALL_DIFFER * PART * slower_bps))
 

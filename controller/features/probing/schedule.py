@@ -85,7 +85,7 @@ class ProbePlan:
 def plan(
     down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False
 ) -> ProbePlan:
-    """`bps` and `back_bps` are the last measurements per direction. `new` means never probed."""
+    """Return the plan. `bps`, `back_bps`: the last measurement per direction, or None. `new`: never probed."""
     shortest = SHORTEST_DOWN if down else SHORTEST_UP
     long_us, small_us = _apart_us(LONGEST + HEADERS, bps), _apart_us(SMALL, back_bps)
     if bps is not None and bps > FAST_BPS and small_us <= PAUSE_US and not paid:
@@ -208,7 +208,7 @@ class Timetable:
         self._not_before[heading] = now + AGAIN_AFTER_S
 
     def due(self, headings: Iterable[PathDirection], pages: Pages, now: float) -> list[PathDirection]:
-        """Requests of people come first, then the longest waiting probes."""
+        """Return the due probes: requests of people first, then those that waited longest."""
         found = []
         for heading in headings:
             at = self.due_at(heading, pages, now)
@@ -218,6 +218,7 @@ class Timetable:
         return [heading for *_, heading in sorted(found)]
 
     def due_at(self, heading: PathDirection, pages: Pages, now: float) -> float | None:
+        """Return the time of the next probe, or None if it is not known."""
         at, path = heading[0], self._paths[heading[0]]
         if heading in self._turns.requested or at not in self._answer_since:
             return now if heading in self._turns.requested else None
@@ -233,7 +234,7 @@ class Timetable:
         return None if paid is None else max(due_at, paid)
 
     def plan(self, heading: PathDirection, pages: Pages) -> ProbePlan:
-        """A request of a person always gets a full probe, regardless of cost."""
+        """Return the plan of a probe. A request of a person always gets a full probe, regardless of cost."""
         (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.requested
         bps, back_bps = (
             self._turns.requested.get(heading) or page.probed_bps(),

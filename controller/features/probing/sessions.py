@@ -50,6 +50,7 @@ class Host:
 
     @property
     def does_not_answer(self) -> str | None:
+        """The reason why the agent refused the order to answer, or None."""
         return self._answer.refused
 
     @property
@@ -58,7 +59,10 @@ class Host:
         return self._send.refused
 
     def tell(self, answer: AnswerProbes, health: HealthProbes, tickets: Tickets, now: float) -> Iterator[Direct]:
-        """An agent may carry out a refused order later. It confirms that only when the order is sent again."""
+        """Send orders that the agent does not have, does not hold, or refused.
+
+        An agent may carry out a refused order later. It confirms that only when the order is sent again.
+        """
         if self.unable:
             return
         holds = self._answer.refused is None and (self.answering is not None) == bool(answer.sessions)
@@ -104,7 +108,7 @@ class Meetings:
         self._of = {at: met for at, met in self._of.items() if paths.get(at) == met.path}
 
     def meet(self, path: ProbedPath, near: Host, far: Host, watched: bool) -> bool:
-        """Another pace needs a new meeting: no packet number is answered twice."""
+        """Return whether this is a new meeting. Another pace needs one too: no packet number is answered twice."""
         met = self._of.get(path.at)
         is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
         if is_new:
@@ -116,6 +120,7 @@ class Meetings:
         self._answered = self._answered.union(numbers) & current
 
     def of(self, path: ProbedPath) -> Meeting | None:
+        """Return the meeting if the far end answers, otherwise None."""
         met = self._of.get(path.at)
         return met if met is not None and met.number in self._answered else None
 

@@ -133,6 +133,7 @@ class RelayClientAgent:
 
     @property
     def why_not(self) -> str | None:
+        """The reason why the agent does not intercept as ordered, or None."""
         if self.last_report is not None and self.take.refused is None:
             return self.last_report.reason or None
         return self.take.unable or self.take.refused or f"the agent {self.name} has not confirmed yet that it does"
@@ -166,6 +167,7 @@ class RelayAgent:
 
     @property
     def why_not(self) -> str | None:
+        """The reason why the relay is not up, or None."""
         if self.last_report is not None and self._relay.refused is None:
             return self.last_report.reason or None
         return self._relay.unable or self._relay.refused or f"the agent {self.name} has not confirmed yet that it is up"

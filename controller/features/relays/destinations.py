@@ -61,7 +61,7 @@ class Distances:
         self._known: dict[tuple[str, str], KnownDistance] = {}  # by agent and address; the newest last
 
     def tell(self, agent: str, way: Distance, now: float) -> None:
-        """A failed measurement does not replace a recent distance."""
+        """Record a measurement. A failed one does not replace a recent distance."""
         known = self._known.pop((agent, way.address), None)
         lasts = known is not None and known.way.rtt_us and now - known.at <= KEPT_S
         if known is not None and lasts and not way.rtt_us:
@@ -147,7 +147,7 @@ CHOOSE: Mapping[Choosing, Callable[[RelayQuery], RelaySelection]] = {
 
 
 def by_all(query: RelayQuery) -> Mapping[Choosing, RelaySelection]:
-    """The traceroute method needs routers on all legs."""
+    """Return the choice of every method. The traceroute method needs routers on all legs."""
     legs = (query.direct, *(each.far for each in query.candidates))
     known = all(leg.routers for leg in legs)
     return {each: way(query) for each, way in CHOOSE.items() if known or each is not Choosing.TRACEROUTE}
@@ -208,7 +208,7 @@ class Destinations:
         return frozenset(each.present for each in self.by_prefix.values() if len(each.present) > 1)
 
     def choices(self, usable: Container[str], may_go_direct: bool) -> tuple[RelayChoice, ...]:
-        """A destination with no usable relay left has no choice for now."""
+        """Return the choices without unusable relays. A destination with no relay left has no choice for now."""
         found = (self._choice(destination, usable, may_go_direct) for destination in self.by_prefix.values())
         return tuple(sorted((each for each in found if each is not None), key=lambda one: one.prefix))
 
@@ -310,7 +310,7 @@ class RelayChooser:
         return measured
 
     def on_distances(self, agent: str, ways: Iterable[Distance], now: float) -> None:
-        """Distances of a gateway concern its own site, those of a relay all sites."""
+        """Record distances. Those of a gateway concern its own site, those of a relay all sites."""
         for way in ways:
             self.ways.tell(agent, way, now)
             if agent in self._destinations:
@@ -350,6 +350,7 @@ class RelayChooser:
                 destination.present = destination.choice.relays
 
     def query(self, context: RelayContext, destination: Destination, now: float) -> RelayQuery | None:
+        """Return the inputs of a choice, or None if relays or the direct distance are missing."""
         name = context.site.name
         direct = self.ways.leg(name, destination.address, now)
         if direct is None or not context.relays or self._is_open(context, destination, now):
@@ -363,11 +364,15 @@ class RelayChooser:
         )
 
     def _is_compared(self, context: RelayContext, destination: Destination, now: float) -> bool:
-        """Unused destinations are not measured once the direct distance expires."""
+        """Return whether the direct distance is still known. Once it expires, unused destinations are not measured."""
         return self.ways.leg(context.site.name, destination.address, now) is not None
 
     def _is_open(self, context: RelayContext, destination: Destination, now: float) -> bool:
-        """A relay must not lose because its distance is older, or because it was away when the destination came up."""
+        """Return whether a distance must be measured before a choice.
+
+        A relay must not lose because its distance is older, or because it was away when the destination came up. New
+        connections cause measurements for destinations without a choice.
+        """
         return any(
             prober.unable is None
             and not prober.is_on_its_way(to.address)
@@ -415,7 +420,7 @@ class RelayChooser:
 
 
 def _relay_states(context: RelayContext) -> tuple[tuple[str, bool, int, int], ...]:
-    """Coarse steps are used because exact figures change with each report."""
+    """Return the connected relays and their reports in coarse steps, as exact figures change with each report."""
     reports = ((name, each.report) for name, each in context.figures.items() if name in context.relays)
     return tuple(
         (name, name in context.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)

@@ -201,7 +201,7 @@ class RelayManager:
     # Choices
 
     def context(self, site: str) -> RelayContext | None:
-        """Return None if the site intercepts nothing or its agent is not connected."""
+        """Return the scene of a site; None: it intercepts nothing, or its agent is not connected."""
         gateway = self.gateways.get(site)
         if gateway is None or site not in self.orders.takers:
             return None

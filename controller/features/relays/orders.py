@@ -58,7 +58,7 @@ class RelayOrders:
         return together == self._together and all(one is other for one, other in zip(self._of, now, strict=True))
 
     def _joined(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
-        """Both relays of a pair need addresses of one IP version."""
+        """Yield the pairs of relays that connections traverse. Both need addresses of one IP version."""
         for group in groups:
             for here, there in permutations((name for name in group if name in self.standing), 2):
                 if self.standing[here].address.version == self.standing[there].address.version:

@@ -25,7 +25,7 @@ WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # raises
 
 
 def wished(name: str, relay: RelayOverride) -> WishOfRelays:
-    """A relay that is draining stays so."""
+    """Return the request to add or change a relay. A relay that is draining stays so."""
 
     def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
         before = wanted.relays.get(name)

@@ -94,7 +94,7 @@ class Logbook:
         self._number = 0
 
     def entries(self, terminal: str) -> list[LogEntry]:
-        """The newest entry comes first."""
+        """Return the entries of a terminal, the newest first."""
         return list(reversed(self._entries.get(terminal, ())))
 
     def last(self, terminal: str) -> LogEntry | None:
@@ -160,7 +160,7 @@ class Logbook:
             entry.gateway = moved
 
     def unconfirmed(self, session: int | None) -> SwitchOutcome | None:
-        """A switch answers orders in sequence."""
+        """Return the last order without an answer. A switch answers orders in sequence."""
         return next((moved for (sent_to, _), moved in reversed(self._tickets.items()) if sent_to == session), None)
 
     def applied(self, session: int, ticket: int) -> None:

@@ -85,7 +85,7 @@ class SteeringManager:
     def silence(
         self, site: Site, silent: Mapping[str, SilentUplink] | None, wanted: Wanted, now: float
     ) -> list[LogEntry]:
-        """The uplinks outside `silent` deliver. None: no end watches them."""
+        """Record the silent uplinks of a site; the others deliver. None: no end watches them."""
         return self._all_told(site, lambda steered: steered.silence(silent, now), wanted, now)
 
     def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
@@ -133,7 +133,7 @@ class SteeringManager:
         agent.concerns = frozenset()
 
     def checked(self, event: AgentEvent, wanted: Wanted, now: float) -> AgentEvent:
-        """In a server's report, `confirmed` holds the connections that count."""
+        """Return the event. In a server's report, `confirmed` holds the connections that count."""
         agent = self._sessions.get(event.session)
         if agent is None or not isinstance(event, Reported):
             return event
@@ -211,7 +211,7 @@ class SteeringManager:
             agent.arms.refused(order.name, event.answer)
 
     def fired(self, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
-        """The agent has already moved its connections."""
+        """Return the entry for the gateway. The agent has already moved its connections."""
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
         if agent is None or (steered is not None and agent.repeats(event)):
             return []
@@ -275,6 +275,7 @@ class SteeringManager:
     # Requests of people
 
     def choice(self, terminal: str, uplink: str, now: float) -> ReachChoice | None:
+        """Return the agents that would move the terminal, or None if there is nothing to move."""
         steered = self.steered[terminal]
         return None if unmovable(steered, uplink) else steered.choose(now)
 
@@ -289,7 +290,7 @@ class SteeringManager:
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "a person requested it", hard=False)
 
     def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> LogEntry:
-        """`wanted` no longer contains the override, so policies choose the uplink."""
+        """Return the entry for a removed override. `wanted` no longer contains it, so policies choose the uplink."""
         steered = self.steered[terminal]
         steered.start(steered.terminal.default_uplink, now)
         decided = self._decided(steered, wanted, now)
@@ -318,7 +319,7 @@ class SteeringManager:
                 yield from self._orders.keep(steered, wanted, now)
 
     def copied(self, decision: CopyDecision, now: float) -> LogEntry:
-        """Only gateways carry out copies, but failovers are armed again."""
+        """Write a decision about copies. Only gateways carry it out, but failovers are armed again."""
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
 
@@ -329,6 +330,7 @@ class SteeringManager:
         return self._residents.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
 
     def name_of(self, session: int) -> str | None:
+        """Return the name of a session's agent, or None."""
         agent = self._sessions.get(session)
         return agent.name if agent is not None else None
 

@@ -45,7 +45,7 @@ class OriginalBackupFlags:
         return {**self._last, **self._before}
 
     def reported(self, standing: TerminalConnections | None, chosen: str | None, now: float) -> None:
-        """`chosen` is the uplink that a person or a policy chose."""
+        """Record the flags in a report. `chosen`: the uplink that a person or a policy chose."""
         if self.ours or now < self._heeds_from:
             return
         flags = _flags(standing)
@@ -59,9 +59,10 @@ class OriginalBackupFlags:
         self.ours, self._giving_back, self._asked_at = True, None, None
 
     def backup(self, uplinks: Iterable[str], default: str, at_terminal: bool) -> tuple[str, ...]:
-        """An unreported uplink of a terminal counts as backup unless it is the default.
+        """Return the uplinks that were backup originally.
 
-        Only the owner may allow the cost. A server has none, and the terminal's own flags apply as well.
+        At a terminal, an uplink without a report counts as backup unless it is the default: only the owner may allow
+        the cost. A server has no such cost, and the terminal's own flags apply as well.
         """
         names, known = list(uplinks), self.reported_flags
         found = [name for name in names if known.get(name, at_terminal and name != default)]
@@ -148,7 +149,7 @@ class Steered:
         self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
 
     def silence(self, silent: Mapping[str, SilentUplink] | None, now: float) -> None:
-        """The ends report silence with or without an agent. None: no end watches the uplinks."""
+        """Record the silent uplinks that the ends report, with or without an agent. None: no end watches them."""
         self.watched = silent is not None
         told = silent or {}
         for name, before in self._silent.items():
@@ -165,7 +166,7 @@ class Steered:
             self._reported_at.setdefault(uplink, {})[agent] = now
 
     def reporters(self, uplinks: Iterable[str], now: float) -> tuple[str, ...]:
-        """A port's state is no report."""
+        """Return the agents whose reports decided the health of these uplinks. A port's state is no report."""
         found: dict[str, None] = {}
         for uplink in uplinks:
             path, silent = self.paths.get(uplink), self._silent.get(uplink)
@@ -191,14 +192,14 @@ class Steered:
         self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
 
     def able_to_ride(self, *uplinks: str) -> bool:
-        """The uplinks may have left the configuration."""
+        """Return whether the terminal can use these uplinks, which may have left the configuration."""
         return all(uplink in self.able for uplink in uplinks)
 
     def attended(self, agent: Agent) -> None:
         self.agents[agent.name] = agent
 
     def left(self, agent: Agent, why: str, now: float) -> None:
-        """Without any agent the health is unknown, and the active uplink stays."""
+        """Remove an agent. Without any agent the health is unknown, and the active uplink stays."""
         if self.agents.pop(agent.name, None) and not self.agents:
             self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
         self._followed.pop(agent.name, None)
@@ -210,15 +211,15 @@ class Steered:
         return self.course.since > moment
 
     def standing(self, wanted: Wanted) -> str | None:
-        """A relayed terminal is on its default uplink.
+        """Return the chosen uplink, or None.
 
-        Its connections to relays have no backup flags by themselves.
+        A relayed terminal is on its default uplink: its connections to relays have no backup flags by themselves.
         """
         by_default = self.terminal.default_uplink if self.terminal.relayed else None
         return wanted.standing(self.site, self.terminal) or by_default
 
     def is_policies(self, wanted: Wanted) -> bool:
-        """Policies need an agent or an end that watches."""
+        """Return whether policies steer the terminal. They need an agent or an end that watches."""
         return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
 
     def is_left_to_them(self, wanted: Wanted) -> bool:
@@ -228,6 +229,7 @@ class Steered:
         return decide(self.name, self.terminal.default_uplink, self.course, self._able_paths, now)
 
     def kept_because(self, now: float) -> str | None:
+        """Return why the terminal stays on a lossy uplink, or None."""
         return kept_because(self.course, self._able_paths, now) if self.course.active in self.able else None
 
     @property
@@ -245,7 +247,7 @@ class Steered:
         self._followed.clear()
 
     def start(self, uplink: str, now: float) -> None:
-        """Counted returns no longer apply after an override was set or removed."""
+        """Start a new course after an override was set or removed. Counted returns no longer apply."""
         self.course = Course(uplink, now)
         self._followed.clear()
 
@@ -254,7 +256,7 @@ class Steered:
         return choose(self._reach(agent, now) for agent in by_age)
 
     def _reach(self, agent: Agent, now: float) -> Reach:
-        """A relay whose order failed for all of these connections leaves them to others."""
+        """Return the agent's reach. A relay whose order failed for all of these connections leaves them to others."""
         reach = agent.reach(self.name)
         if self.where and not self.where_of(agent):
             return replace(reach, unable=reach.unable or ONE_PATH)
@@ -268,7 +270,7 @@ class Steered:
             self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
 
     def failover(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """After too many moves policies pause, and no failover is armed."""
+        """Return the failover to arm at this agent, or None. After too many moves policies pause, and none is armed."""
         if self.course.rests(now):
             return None
         standing = agent.standings.get(self.name)
@@ -278,7 +280,7 @@ class Steered:
         return failover(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
 
     def expected(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
-        """A failover from an earlier run is assumed to be the one that would be armed now."""
+        """Return the failover that fired, or None. One from an earlier run is assumed to be what would be armed now."""
         known = agent.fired(self.name, now)
         if known is not None:
             return known if self.able_to_ride(known.watched, known.fallback) else None
@@ -293,11 +295,14 @@ class Steered:
     # Orders
 
     def where_of(self, agent: Agent) -> Paths:
-        """The terminal's own agent does not see the gateway's addresses that carry relayed connections."""
+        """Return the addresses of the agent's connections, by uplink.
+
+        The terminal's own agent does not see the gateway's addresses that carry relayed connections.
+        """
         return self._where_itself if agent.role is Role.TERMINAL else self.where
 
     def prefer(self, agent: Agent, uplink: str, hard: bool) -> Prefer:
-        """A hard order leaves only dead paths; live ones are flagged later."""
+        """Return the order to prefer an uplink. A hard order leaves only dead paths; live ones are flagged later."""
         where = self.where_of(agent)
         others = [name for name in where if name != uplink]
         dead = [name for name in others if self.paths[name].health is health.UplinkHealth.DEAD]
@@ -321,7 +326,7 @@ class Steered:
         return Prefer(tuple(path), tuple(where[name] for name in backup), hard=False)
 
     def let_go(self, agent: Agent) -> Prefer:
-        """Clear every flag, so that no path is preferred."""
+        """Return the order that clears every flag, so that no path is preferred."""
         return Prefer(tuple(address for there in self.where_of(agent).values() for address in there), (), hard=False)
 
     def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
@@ -345,6 +350,7 @@ def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:
 
 
 def unmovable(steered: Steered, uplink: str) -> str | None:
+    """Return why no agent can move the terminal to this uplink, or None."""
     if not steered.where:
         return "its addresses all belong to one uplink, so its connections have no choice of path"
     if uplink not in steered.where:

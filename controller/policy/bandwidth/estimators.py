@@ -112,7 +112,7 @@ class Drift:
 
 
 def drift(sent: Numbers) -> Drift:
-    """The times of sending must be ascending."""
+    """Return the columns for these times of sending, which must be ascending."""
     bends = np.linspace(sent[0], sent[-1], BENDS + 2)[:-1]
     columns = np.maximum(sent[:, None] - bends[None, :], 0)
     return Drift(columns - columns.mean(axis=0), float(sent[-1] - sent[0]))
@@ -191,7 +191,7 @@ def round_trip(samples: Samples) -> Slope:
 
 
 def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
-    """A difference between `one_way` and `round_trip` widens the interval."""
+    """Return the rate by `one_way`, and by `round_trip` if answers arrived. A difference widens the interval."""
     if unfit := _unfit(samples):
         return Unknown(unfit)
     forth = one_way(samples)
@@ -219,7 +219,7 @@ def calibrated(slope: Slope, link_bps: float) -> Alpha:
 
 
 def _together(forth: Slope, back: Slope) -> Slope:
-    """Both use the same packets, so the error is not below the smaller one."""
+    """Return the weighted mean. Both use the same packets, so the error is not below the smaller one."""
     weights = np.maximum([forth.error, back.error], LEAST_ERROR) ** -2.0
     both = float(weights @ [forth.s_per_byte, back.s_per_byte] / weights.sum())
     apart = max(abs(forth.s_per_byte - both), abs(back.s_per_byte - both))

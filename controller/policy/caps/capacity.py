@@ -106,7 +106,7 @@ class AirRate:
     probed: bool = False  # from packet trains; no delivery has confirmed it yet
 
     def after(self, uses: Collection[Use], active: int, now: float, may_try: bool = True) -> AirRate:
-        """`active` terminals share the air; `may_try` allows trials."""
+        """Return the next estimate. `active` terminals share the air; `may_try` allows trials."""
         delivered_bps = min(sum(use.bps for use in uses), MOST_BPS)
         if delivered_bps < LEAST_BPS:
             return self._idle(now)
@@ -132,11 +132,11 @@ class AirRate:
 
     @property
     def asks_trains(self) -> bool:
-        """Trains are of use until a delivery has shown the capacity."""
+        """Return whether packet trains are of use: no delivery has shown the capacity yet."""
         return self.trial is None and (self.bps is None or self.probed)
 
     def by_trains(self, found: FusedRate | None, now: float) -> AirRate:
-        """`found` is None without a recent result."""
+        """Return the estimate after packet trains. `found` is None without a recent result."""
         if found is None:
             return AirRate(queued_since=self.queued_since, active=self.active) if self.probed else self
         bps = min(max(found.bps, LEAST_BPS), MOST_BPS)
@@ -207,9 +207,10 @@ class AirRate:
         return replace(rate, most_bps=self.bps, tries_at=now + RESTS_S)
 
     def _lowered(self, trial: Trial, part: float | None, delivered_bps: float, now: float) -> AirRate:
-        """`part` is None if lowering was right.
+        """Return the estimate after a trial that lowered the figure.
 
-        Otherwise there was no queue, and deliveries fell to this share. The figure then rises to restore them.
+        `part` is None if lowering was right. Otherwise there was no queue, and deliveries fell to this share. The
+        figure then rises to what restores them, at most to the one before the trial.
         """
         assert self.bps is not None
         if part is None:
@@ -234,7 +235,7 @@ def _waiting(uses: Collection[Use]) -> float:
 
 
 def use(sharer: Sharer, bps: float, cap: TerminalCap | None) -> Use:
-    """`bps` is the delivery rate; `cap` is None without a decision."""
+    """Return a sharer's use of the air. `bps` is its delivery rate; `cap` is None without a decision."""
     srtts: dict[Pair, int] = {}
     for path in (path for live in sharer.live for path in live.in_use if path.srtt_us is not None):
         srtts[path.pair] = min(path.srtt_us or 0, srtts.get(path.pair, path.srtt_us or 0))
@@ -249,7 +250,7 @@ def use(sharer: Sharer, bps: float, cap: TerminalCap | None) -> Use:
 
 
 def _granted_bps(sharer: Sharer, cap: TerminalCap, srtts: Mapping[Pair, int]) -> float | None:
-    """Return None if a connection has no cap."""
+    """Return the rate that all its caps together allow. None: a connection has no cap."""
     total = 0.0
     for live in sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]:
         pairs = [path.pair for path in live.in_use if path.pair in cap.windows and path.pair in srtts]

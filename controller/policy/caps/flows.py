@@ -58,6 +58,7 @@ def of_passing(passing: Iterable[Passing]) -> tuple[TcpFlow, ...]:
 
 
 def wrong(flow: TcpFlow) -> str | None:
+    """Return what is impossible about a reported flow, or None."""
     srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
     if not _leads_elsewhere(flow.pair):
         return "a connection to an address that is not another host"
@@ -74,7 +75,7 @@ def wrong(flow: TcpFlow) -> str | None:
 
 @lru_cache(maxsize=1 << 14)
 def _leads_elsewhere(pair: Pair) -> bool:
-    """An agent refuses a whole order for one bad pair."""
+    """Return whether the pair is two hosts. An agent refuses a whole order for one bad pair."""
     try:
         terminal, other = both = tuple(map(ip_address, pair))
     except ValueError:
@@ -144,7 +145,7 @@ class TerminalDelivery:
 def delivery_after(
     before: TerminalDelivery | None, flows: Iterable[TcpFlow], seconds: float, now: float
 ) -> TerminalDelivery:
-    """`before` is None after a silence or a change of the reporter."""
+    """Return the deliveries after a report. `before` is None after a silence or a change of the reporter."""
     told = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS) if wrong(flow) is None}
     if before is None or seconds <= 0:
         return TerminalDelivery(now, known=told)

@@ -70,9 +70,10 @@ class Release:
 
     @property
     def least_bps(self) -> float:
-        """At first the limit is the terminal's share, because larger windows must yield.
+        """Return the rate of each terminal's lower limit.
 
-        Later it follows the deliveries, because the bandwidth may be lower.
+        At first it is the terminal's share, because larger windows must yield. Later it follows the deliveries,
+        because the bandwidth may be lower.
         """
         if self.since is not None and self.at - self.since < TRIAL_S:
             return GIVEN_SHARE * self.capped_bps
@@ -86,7 +87,7 @@ class Release:
         explained_us: float,
         now: float,
     ) -> Release:
-        """`uses` are capped terminals, `active` counts senders, `explained_us` is the caps' own queue."""
+        """Return the next state. `uses`: capped terminals; `active`: senders; `explained_us`: the caps' own queue."""
         waiting = [_queue_us(one) for one in uses if _queue_us(one) > _most_queue_us(one, explained_us)]
         sending = max(1, min(active, len(uses)))
         share_bps = bandwidth_bps / (sending + 1)

@@ -133,7 +133,7 @@ class Sharer:
 
     @property
     def witness(self) -> str:
-        """An agent that reports several terminals is one witness."""
+        """Return the name of the witness. An agent that reports several terminals is one witness."""
         return self.reporter or self.terminal
 
     @property
@@ -142,9 +142,10 @@ class Sharer:
 
     @property
     def live_connections(self) -> int:
-        """Joined subflows do not count, within limits.
+        """Return the number of connections that divide the terminal's share.
 
-        A connection has at most MOST_JOINED of them, and no two between the same addresses.
+        Joined subflows do not count, within limits: a connection has at most MOST_JOINED of them, and no two between
+        the same addresses.
         """
         joined = sum(one.joined for one in self.live)
         between = Counter(one.paths[0].pair for one in self.live)
@@ -235,9 +236,10 @@ def _doubt(
 
 
 def _before(flow: TcpFlow, before: Sharer) -> int:
-    """A gateway drops connections that are quiet for a minute.
+    """Return the bytes known before.
 
-    One that returns with fewer bytes is a new connection with the same ports.
+    A gateway drops connections that are quiet for a minute. One that returns with fewer bytes is a new connection with
+    the same ports.
     """
     quiet = before.quiet_bytes.get(flow.key, 0)
     return before.bytes_sent.get(flow.key, quiet if quiet <= flow.bytes_sent else 0)

@@ -41,7 +41,7 @@ MOST_PLACES = 3  # destinations in one sentence
 def account(
     part: AirtimeShare, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int], windows: Mapping[Pair, Window]
 ) -> str:
-    """There is at least one window, with its round trips."""
+    """Return the sentence that explains the windows. There is at least one, with its round trips."""
     places = list({other: pair for pair in sorted(windows) for _, other in (pair,)}.items())
     rule = part.access_point.rule
     told = _paper if rule is CapRule.PAPER else _ideal
@@ -271,7 +271,7 @@ def _known(sharer: Sharer, witnesses: RttWitnesses, before_us: Mapping[Pair, int
 
 
 def _now(rtt_us: int | None, path: SharerPath, queue_us: float) -> int | None:
-    """A connection older than its uplinks uses the current round trip less the queue."""
+    """Return the shortest round trip. A connection older than its uplinks uses the current one less the queue."""
     if rtt_us is None or not path.older or path.srtt_us is None or path.srtt_us <= _explained_us(rtt_us, queue_us):
         return rtt_us
     return max(rtt_us, round(path.srtt_us - queue_us))
@@ -296,7 +296,7 @@ def _on_their_way(sharer: Sharer, windows: Mapping[Pair, Window], known: _Known)
 
 
 def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:
-    """A connection has one window for all its subflows."""
+    """Return the sums of upper and lower limits. A connection has one window for all its subflows."""
     alone = sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]
     each = [
         max((windows[path.pair] for path in live.paths if path.pair in windows), key=lambda one: one.most, default=None)

@@ -116,7 +116,7 @@ def by_ratio(tables: CapTables, case: Case, row: int) -> Bounds:
 
 
 def row_of(case: Case, ratio: float) -> int:
-    """Ratios below 1, brief effects of smoothing, have the first row."""
+    """Return the row of a ratio. Ratios below 1, brief effects of smoothing, have the first row."""
     return max(0, bisect_right(RATIOS[case], ratio) - 1)
 
 
@@ -182,14 +182,17 @@ class AirtimeShare:
 
 
 def window(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
-    """`before` is None if more than round trips has changed."""
+    """Return the window of a connection. `before` is None if more than round trips has changed."""
     if part.access_point.rule is CapRule.PAPER:
         return _paper(part, rtt_us, srtt_us, before)
     return _ideal(part, rtt_us, srtt_us, before)
 
 
 def released(part: AirtimeShare, one: Window, srtt_us: int, least_bps: float, shares: float) -> Window:
-    """Allow `shares` equal shares at the current round trip, and at least `least_bps`."""
+    """Return the window while caps are released (release.py).
+
+    It allows `shares` equal shares at the current round trip, and at least `least_bps`.
+    """
     each = SEGMENT_US * part.connections
     fitting = shares * part.bandwidth_bps * srtt_us / max(1, part.active) / each
     most = min(max(one.most, math.floor(fitting)), MOST_SEGMENTS)
@@ -215,9 +218,9 @@ def _ideal(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None)
 
 
 def _queues(rtt_us: int, srtt_us: int, before: bool) -> bool:
-    """Others' packets, or packets from before the cap, may queue.
+    """Return whether a queue stands on the path, of others' packets or from before the cap.
 
-    A lower limit would keep the queue full. Loss alone does not lengthen a round trip.
+    A lower limit would keep it full. Loss alone does not lengthen a round trip.
     """
     above_us = 2 * rtt_us + QUEUE_US
     return srtt_us > (above_us * 3 // 4 if before else above_us)

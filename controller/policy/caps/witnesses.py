@@ -90,12 +90,12 @@ class _Others:
 
     @property
     def middle_us(self) -> int:
-        """The upper median: one low error does not count."""
+        """Return the upper median, so that one low error does not count."""
         return self._at(len(self) // 2)
 
     @property
     def lower_middle_us(self) -> int:
-        """The lower median: one high error makes no queue."""
+        """Return the lower median, so that one high error makes no queue."""
         return self._at((len(self) - 1) // 2)
 
     @property

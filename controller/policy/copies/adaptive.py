@@ -114,7 +114,7 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
 
 
 def dead(watch: Watch, reason: str, now: float) -> Watch:
-    """The signs are a port, an armed failover or a report."""
+    """Return the state after other signs of a dead active uplink: its port, an armed failover, a report."""
     return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", evidence_at=now)
 
 
@@ -123,7 +123,7 @@ def revived(watch: Watch) -> Watch:
 
 
 def moved(watch: Watch, active: str, now: float) -> Watch:
-    """The old uplink's evidence is void; the decision on copies stays."""
+    """Return the state after a move. The old uplink's evidence is void; the decision on copies stays."""
     if active == watch.active:
         return watch
     reason = f"unchanged since {watch.active}: no measurement of {active} yet"
@@ -131,7 +131,7 @@ def moved(watch: Watch, active: str, now: float) -> Watch:
 
 
 def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
-    """`barred` is the reason why copies are not allowed."""
+    """Return a change, or None. `barred` is the reason why copies are not allowed."""
     if barred is not None:
         return CopyDecision(terminal, False, barred, now, barred=True) if watch.copies else None
     if not watch.copies:
@@ -149,7 +149,7 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
 
 
 def unheard(terminal: str, watch: Watch, why: str, now: float) -> CopyDecision | None:
-    """Begin copies if nothing would report losses of the active uplink."""
+    """Return copies if nothing would report losses of the active uplink any more. None: no change."""
     reason = f"{why}, and losses on a single path would go unnoticed"
     return None if watch.copies else CopyDecision(terminal, True, reason, now)
 

@@ -81,12 +81,12 @@ class Account:
 
 
 def opened(limits: Limits, stored: Spent | None, moment: Moment) -> Account:
-    """`stored` is from before a restart or a change of the limits."""
+    """Return a new account. `stored` is from before a restart or a change of the limits."""
     return Account(limits, _today(stored or Spent(moment.day), moment))
 
 
 def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
-    """The first reading of a switch only sets the base."""
+    """Return the account after a reading. The first reading of a switch only sets the base."""
     spent = _today(account.spent, moment)
     before, carried = spent.counted.get(now.at, now.copied), account.carried.get(now.at)
     anew = before.rate_kbps != now.copied.rate_kbps
@@ -103,11 +103,12 @@ def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
 
 
 def reset(account: Account, moment: Moment) -> Account:
-    """Counters stay as last read, so that nothing is counted twice."""
+    """Return the account with nothing used today. Counters stay as last read, so that nothing is counted twice."""
     return Account(account.limits, Spent(moment.day, counted=account.spent.counted), carried=account.carried)
 
 
 def barred(account: Account, moment: Moment) -> str | None:
+    """Return why copies on this uplink are barred, or None."""
     budget, spent = account.limits.budget_bytes_per_day, _today(account.spent, moment)
     if budget is not None and (spent.copied_bytes >= budget or (spent.used_up is not None and budget <= spent.used_up)):
         until = (
@@ -129,14 +130,15 @@ def barred(account: Account, moment: Moment) -> str | None:
 
 
 def _since(before: int, now: int) -> int:
-    """A lower count means a restart from 0."""
+    """Return the increase of a counter. A lower count means a restart from 0."""
     return now - before if now >= before else now
 
 
 def _today(spent: Spent, moment: Moment) -> Spent:
-    """A clock that is set back, or begins in 1970 and is then set, refills no budget.
+    """Return the bytes spent on this day.
 
-    A stored day beyond tomorrow, by a synchronized clock, was an error: its bytes count for today.
+    Setting the clock back does not refill the budget, nor does a clock that begins in 1970 and is then set. A stored
+    day beyond tomorrow, by a synchronized clock, was an error: its bytes count for today.
     """
     if moment.day > spent.day:
         return Spent(moment.day, counted=spent.counted)
@@ -152,7 +154,7 @@ def _stepped(steps: tuple[BudgetStep, ...], copied: int, carried: int, at: float
 
 
 def _looked_at(account: Account, at: float) -> Account:
-    """While copies are barred there is no check of the share, to avoid flapping."""
+    """Return the account after a check of the share. While copies are barred there is no check, to avoid flapping."""
     until, most = account.barred_until, account.limits.max_share
     if until is not None and at < until <= at + LOOKED_AGAIN_S:
         return account

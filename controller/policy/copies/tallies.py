@@ -71,7 +71,7 @@ def total(all_counts: Iterable[LossCounts]) -> LossCounts:
 
 
 def of_senders(reading: UplinkReading, late_segments: int, lasted_s: float) -> Evidence:
-    """The reading leaves out queued segments, so `late_segments` are added."""
+    """Return senders' evidence. The reading leaves out queued segments, so `late_segments` are added."""
     counts = LossCounts(reading.segments + late_segments, reading.retransmits, late_segments)
     return Evidence(Source.SENDERS, lasted_s, counts, reading.stalled_ms)
 
@@ -109,7 +109,10 @@ def _since(before: PathCopies, after: PathCopies) -> PathCopies:
 
 
 def _late(path: PathCopies) -> int:
-    """A skew that most copies have is the path's length and does not count."""
+    """Return the number of copies that came late enough to be noticed.
+
+    A skew that most copies have is the path's length and does not count.
+    """
     copies, middle = path.first, 0
     for n, count in enumerate(path.skew):
         if 2 * copies >= path.first + sum(path.skew):

@@ -37,7 +37,7 @@ History = tuple[TunnelReading, ...]
 
 
 def extended(history: History, reading: TunnelReading) -> History:
-    """A counter that restarts clears the history."""
+    """Return the history with this reading. A counter that restarts clears it."""
     if history and not _continues(history[-1], reading):
         return (reading,)
     return (*(each for each in history if reading.at - each.at <= HISTORY_S), reading)

@@ -39,7 +39,7 @@ class SiteArrivals:
 
 
 def silence_after(site: SiteArrivals, brought: Mapping[str, int], all_is_copied: bool, now: float) -> SiteArrivals:
-    """`brought` counts from the order on; a lower count means a restart."""
+    """Return the state after a report. `brought` counts from the order on; a lower count means a restart."""
     known = site.uplinks
     begun = known.keys() != brought.keys() or any(brought[name] < one.brought for name, one in known.items())
     if begun or not (all_is_copied and site.all_is_copied):
@@ -93,7 +93,7 @@ class Screen:
 
 
 def screened(screen: Screen | None, silent: bool, now: float) -> Screen | None:
-    """Return None if the uplink gets copies."""
+    """Return the next screening state. None: the uplink gets copies."""
     if screen is None:
         return Screen(HOLD_S, now + HOLD_S) if silent else None
     if screen.on_trial and not silent:

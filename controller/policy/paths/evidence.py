@@ -93,9 +93,10 @@ def weigh(
     way_of: Callable[[AddressOwner], TerminalUplinks],
     confirmed: Collection[SubflowKey] | None = None,
 ) -> Weighed:
-    """`before` is None for a first report, which only starts the counters.
+    """Return the evidence of one report.
 
-    If `confirmed` is not None, other subflows contribute nothing but their counters.
+    `before` is None for a first report: it only starts the counters. If `confirmed` is not None, other subflows
+    contribute nothing but their counters.
     """
     weighed = Weighed()
     sums: dict[tuple[str, str], _Sum] = {}
@@ -135,9 +136,10 @@ def weigh(
 
 
 def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressOwner | None]) -> AddressOwner | None:
-    """Return None for an unknown address, and for a subflow on no single uplink.
+    """Return the configured address of a subflow's terminal.
 
-    Between two relays it has two paths, and the second relay sees the first one's address.
+    The result is None for an unknown address, and for a subflow that is on no single uplink: between two relays it has
+    two paths, and the second relay sees the first one's address.
     """
     home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
     if home is None or not at_terminal:
@@ -147,7 +149,7 @@ def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressO
 
 
 def _seen(old: SubflowReading | None, subflow: Subflow, interval_ms: int) -> SubflowReading:
-    """One report shows that a subflow waits; only several reports show for how long."""
+    """Return the subflow's state. One report shows that it waits; only a series of reports shows for how long."""
     waiting = subflow.in_flight_segments > 0
     stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
     waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
@@ -186,14 +188,15 @@ def _queues(subflow: Subflow) -> bool:
 
 
 def _fills_its_window(subflow: Subflow) -> bool:
-    """A paced sender keeps half of its window in flight."""
+    """Return whether the window limits the sender. A paced sender keeps half of its window in flight."""
     return 2 * subflow.in_flight_segments >= subflow.cwnd_segments >= FULL_SEGMENTS
 
 
 def _is_unslowed(subflow: Subflow, segments: int, retransmits: int) -> bool:
-    """Reno's window at loss p is sqrt(3 / 2p) segments; CUBIC's is no larger while windows are small.
+    """Return whether losses do not slow this sender.
 
-    An initial window shows nothing.
+    Reno's window at loss p is sqrt(3 / 2p) segments; CUBIC's is no larger while windows are small. An initial window
+    shows nothing.
     """
     loss = max(1, retransmits) / max(1, segments)
     return subflow.cwnd_segments > max(THIN_SEGMENTS, UNSLOWED * sqrt(1.5 / loss))

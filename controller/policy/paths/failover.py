@@ -45,16 +45,17 @@ class ArmedFailover:
         return f"armed for {self.no_progress_ms} ms, or {self.no_progress_many_ms} ms with many segments in flight"
 
     def outdates(self, armed: ArmedFailover) -> bool:
-        """A limit of half or less cannot wait for the next renewal.
+        """Return whether this rule must replace `armed` before the next renewal.
 
-        The first round trip of a path may come from a lost handshake, and be many times too long.
+        A slightly shorter limit can wait. A limit of half or less cannot: the first round trip of a path may come from
+        a lost handshake, and be many times too long.
         """
         same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
         return not same or not armed.no_progress_ms / 2 < self.no_progress_ms <= armed.no_progress_ms
 
     @property
     def renewed_after_s(self) -> float:
-        """Spread renewals by terminal: after a restart, they do not come at once."""
+        """Return the renewal interval, spread by terminal: after a restart, renewals do not come at once."""
         return RENEW_S * (2 + crc32(self.terminal.encode()) / 2**32) / 3
 
     def order(self, where: Paths) -> Arm:
@@ -66,9 +67,10 @@ class ArmedFailover:
 def failover(
     terminal: str, active: str, where: Paths, paths: Mapping[str, UplinkPath], srtt_us: int, copied: bool
 ) -> ArmedFailover | None:
-    """`paths` are in order of preference, and `where` has the terminal's addresses on them.
+    """Return the rule to arm for a terminal, or None if there is no other usable path.
 
-    `srtt_us` is the active path's. `copied`: the agent's end sends over every uplink.
+    `paths` are in order of preference, and `where` has the terminal's addresses on them. `srtt_us` is the active
+    path's. `copied`: the agent's end sends over every uplink.
     """
     others = [name for name in paths if name != active and name in where]
     alive = [name for name in others if paths[name].health is not UplinkHealth.DEAD]
@@ -82,12 +84,12 @@ def failover(
 
 
 def _patience_ms(srtt_us: int) -> int:
-    """TCP probes a lost tail after two round trips; the answer takes one more (RFC 8985, 7.2)."""
+    """Return the limit: TCP probes a lost tail after two round trips; the answer takes one more (RFC 8985, 7.2)."""
     return _stepped(max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50))
 
 
 def _patience_with_many_ms(srtt_us: int) -> int:
-    """With many segments in flight, acknowledgements keep coming even under loss."""
+    """Return the shorter limit: with many segments in flight, acknowledgements keep coming even under loss."""
     return _stepped(max(NO_PROGRESS_MANY_MS, 1.5 * srtt_us / 1000 + 50))
 
 

@@ -51,6 +51,7 @@ class Throughput:
         return max((each.bps for each in self.reports if now - each.at < LATELY_S), default=0.0)
 
     def carries_bps(self, now: float) -> float | None:
+        """Return the measured limit of the last KNOWN_FOR_S, else the configured one, else None."""
         seen = self.limit_at is not None and now - self.limit_at < KNOWN_FOR_S
         return self.limit_bps if seen else self.written_bps
 
@@ -166,7 +167,7 @@ class UplinkPath:
 
     @property
     def slows_nobody(self) -> bool:
-        """True if most delivered bytes come from senders that losses do not slow, like BBR."""
+        """Return whether most of the delivered bytes come from senders that losses do not slow, like BBR."""
         return 2 * sum(each.unslowed_bytes for each in self.window) > sum(each.acked_bytes for each in self.window)
 
     @property
@@ -182,7 +183,7 @@ def port_seen(path: UplinkPath, up: bool, now: float) -> UplinkPath:
 
 
 def silence(path: UplinkPath, reason: str | None, now: float) -> UplinkPath:
-    """`reason` is None if copies arrive, or nothing is known."""
+    """Return the state for a report on arriving copies. `reason` is None if they arrive, or nothing is known."""
     changed = (reason is None) != (path.silent is None)
     path = replace(path, silent=reason)
     if not path.port_up or not changed:
@@ -256,14 +257,14 @@ def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkP
 
 
 def unheard(path: UplinkPath, reason: str, now: float) -> UplinkPath:
-    """Only the port's state remains known."""
+    """Return the state without reporting agents: only the port's state remains known."""
     if not path.port_up or (path.health is UplinkHealth.UNKNOWN and not path.window):
         return path
     return _after(replace(path, window=(), clean_since=None), Sign.SILENT, reason, now)
 
 
 def passed(path: UplinkPath, now: float) -> UplinkPath:
-    """An uplink without traffic becomes unknown, unless its port is down."""
+    """Return the state as time passes: an uplink without traffic becomes unknown, unless its port is down."""
     if path.silent is not None:
         return path
     if path.health is not UplinkHealth.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:

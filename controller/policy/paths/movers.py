@@ -43,7 +43,7 @@ NOBODY = "no agent can move its connections"
 
 
 def choose(reaches: Iterable[Reach]) -> ReachChoice:
-    """The first of several own agents in `reaches` counts."""
+    """Return the agents that move a terminal. Of several agents of its own, the first in `reaches` counts."""
     all_of_them = list(reaches)
     serving = [each for each in all_of_them if each.role is Role.RELAY and each.standing]
     own = next((each for each in all_of_them if each.role is Role.TERMINAL and not each.unable), None)

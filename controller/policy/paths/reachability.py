@@ -122,7 +122,7 @@ class UplinkReach:
 
     @property
     def busy(self) -> bool:
-        """True while packets leave by it, beside the controller's own."""
+        """Return whether packets leave by this uplink, beside the controller's own."""
         return bool(self.counts) and self.counts[-1].since(self.counts[0])[0] >= LEAST_SENT
 
 
@@ -166,7 +166,7 @@ def near_question_sent(one: UplinkReach) -> UplinkReach:
 
 
 def near_answered(one: UplinkReach, now: float) -> UplinkReach:
-    """ARP has no numbers: the last question counts as answered."""
+    """Return the state after the next hop answered. ARP has no numbers: the last question counts as answered."""
     questions = one.questions
     if questions and not questions[-1].answered(far=False):
         questions = (*questions[:-1], replace(questions[-1], near_at=now))
@@ -210,7 +210,7 @@ def _asked_since(one: UplinkReach, since: float) -> int:
 
 
 def _waits(one: UplinkReach, since: float, now: float) -> bool:
-    """The other uplinks are asked only once an answer is late, because that may cost money."""
+    """Return whether an answer is late. Only then are the other uplinks asked, because that may cost money."""
     late = (each for each in one.questions if each.at >= since and now - each.at + CLOCK_SLACK_S >= ASK_EVERY_S)
     return not all(each.answered(bool(one.targets)) for each in late)
 
@@ -271,6 +271,7 @@ def _is_lost(question: Question, one: UplinkReach, far: bool, now: float) -> boo
 
 
 def _works(others: Reach, far: bool, since: float, now: float) -> tuple[str, AnswerCounts] | None:
+    """Return another uplink over which answers arrive, or None."""
     found = ((name, _answer_counts(each, far, since, now)) for name, each in others.items())
     return next(((name, there) for name, there in found if there.works), None)
 

@@ -34,9 +34,10 @@ class Candidate:
 
 
 def believed(direct: Leg, near: Leg, far: Leg) -> Leg:
-    """Only the relay measures the far leg, and a false round trip would attract connections.
+    """Return the far leg as far as the gateway's own measurements allow it.
 
-    The gateway measured the other two sides of the triangle, so the far leg is at least their difference.
+    Only the relay measures the far leg, and a false round trip would attract connections. The gateway measured the
+    other two sides of the triangle, so the far leg counts as their difference at least.
     """
     return replace(far, rtt_ms=max(far.rtt_ms, direct.rtt_ms - near.rtt_ms))
 
@@ -139,10 +140,10 @@ def parallel(
     window_bytes: int = WINDOW_BYTES,
     uplink_bps: float | None = None,
 ) -> RelaySelection:
-    """All relays share the sender's own uplink, like direct traffic.
+    """Return up to `most` relays, each of which adds enough throughput.
 
-    While its rate is unknown, a second relay is predicted to add nothing.
-    """
+    All of them share the sender's own uplink, like direct traffic. While its rate is unknown, a second relay is
+    predicted to add nothing."""
     direct = replace(direct, bandwidth_bps=_least(direct.bandwidth_bps, uplink_bps))
     alone = throughput(direct, window_bytes)
     if direct.age_s > OLD_S:
@@ -184,9 +185,9 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:
-    """The overhead is for two passes through the relay.
+    """Return the leg with missing figures from the direct way, and with the relay's overhead.
 
-    On each leg one pass delays the data, and so the open window.
+    The overhead is for two passes through the relay. On each leg one pass delays the data, and so the open window.
     """
     return replace(
         leg,
@@ -224,7 +225,7 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 
 def _shared(direct: Leg, candidate: Candidate) -> list[LegRouter]:
-    """The router nearest to the sender comes first."""
+    """Return routers of the direct way that are also on the far leg, nearest to the sender first."""
     there = {router.name for router in candidate.far.routers}
     return [router for router in direct.routers if router.name in there]
 

@@ -81,7 +81,7 @@ class Course:
 def decide(
     terminal: str, default: str, course: Course, paths: Mapping[str, UplinkPath], now: float
 ) -> UplinkDecision | None:
-    """`paths` has every usable uplink, in order of preference."""
+    """Return a move, or None to stay. `paths` has every usable uplink, in order of preference."""
     active = paths.get(course.active)
     if active is None or (course.rests(now) and active.port_up):
         return None
@@ -106,18 +106,20 @@ def decide(
 
 
 def _rank(path: UplinkPath, now: float) -> int:
-    """An uplink that fell silent while bad counts as lossy for a while, to avoid flapping."""
+    """Return the rank. An uplink that fell silent while bad counts as lossy for a while, to avoid flapping."""
     suspect = path.health is UplinkHealth.UNKNOWN and path.before in (UplinkHealth.LOSSY, UplinkHealth.DEAD)
     return RANK[UplinkHealth.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
 
 
 def left_by(decision: UplinkDecision, active: str, path: UplinkPath) -> AbandonedUplink | None:
+    """Return the uplink that a decision leaves, with its rate, or None if it is not lossy."""
     if path.health is not UplinkHealth.LOSSY:
         return None
     return AbandonedUplink(active, path.throughput.delivered_bps(decision.at))
 
 
 def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) -> str | None:
+    """Return why a lossy uplink is kept although others are healthier, or None."""
     path = paths[course.active]
     if path.health is not UplinkHealth.LOSSY:
         return None
@@ -140,7 +142,7 @@ def _carries(name: str, path: UplinkPath, now: float) -> str:
 
 
 def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: float) -> bool:
-    """A dead active uplink is always left."""
+    """Return whether `other` is no reason to leave the active uplink. A dead one is always left."""
     if active.health is UplinkHealth.DEAD:
         return False
     carries = other.throughput.carries_bps(now)

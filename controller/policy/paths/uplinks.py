@@ -72,7 +72,7 @@ def uplinks_key(site: Site, terminal: Terminal, wanted: Wanted, usable: Collecti
 
 
 def _leaves(mode: Mode, copied: bool) -> Leaves:
-    """`copied` means that mode bicast copies the traffic."""
+    """Return how traffic leaves. `copied`: mode bicast copies it."""
     if mode is Mode.OFF:
         return Leaves.BY_OWN
     return Leaves.BY_ALL if mode is Mode.BICAST and copied else Leaves.BY_ACTIVE
@@ -93,7 +93,7 @@ def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
 
 
 def homes(sites: tuple[Site, ...]) -> dict[str, tuple[AddressOwner, ...]]:
-    """An address may be in several sites."""
+    """Return the homes of each address. An address may be in several sites."""
     found: dict[str, tuple[AddressOwner, ...]] = {}
     for site in sites:
         for terminal in site.terminals:

@@ -117,7 +117,7 @@ class ClockReading:
 
 
 def read_clock() -> ClockReading:
-    """A world's /proc shows its own processes, /proc/stat the whole machine."""
+    """Read the clock: a world's /proc shows its own processes, and /proc/stat the whole machine."""
     words = Path("/proc/stat").read_text().splitlines()[0].split()[: STOLEN + 1]
     columns = [0, *map(int, words[1:])]
     working = sum(columns[each] for each in (USER, NICE, SYSTEM, STOLEN))
@@ -233,7 +233,7 @@ def run_short(net: Stage, way: TrafficRoute, count: int) -> ShortRun:
 
 
 def _settled_usage(pid: int) -> ProcessUsage:
-    """There is no event for the end of cleanup and preallocation."""
+    """Return what the process holds once cleanup and preallocation are over; there is no event for either."""
     seen: list[int] = []
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while len(seen) < EQUAL_READINGS or len(set(seen[-EQUAL_READINGS:])) > 1:

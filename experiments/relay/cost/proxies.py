@@ -85,9 +85,9 @@ class ProcessPair:
 def running_pair(
     gateway: Machine, relay: Machine, listener: str, ports: str, taking: Sequence[str], serving: Sequence[str] = ()
 ) -> Iterator[ProcessPair]:
-    """`listener` is the relay's ADDRESS:PORT, `ports` are the servers'.
+    """Run both ends. `listener` is the relay's ADDRESS:PORT, `ports` are the servers'.
 
-    `taking` and `serving` are options of `take` and `relay`.
+    `taking` and `serving` are more options of `take` and `relay`.
     """
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pair-", dir=isolate.RUN_DIRECTORY)))
@@ -173,7 +173,7 @@ def _pair(net: Stage) -> Iterator[TrafficRoute]:
 
 
 def _other(name: str, words: tuple[str, ...], ends: Callable[[Identity, Identity], tuple[str, str]]) -> Maker:
-    """`words` start a proxy on a file; `ends` returns the gateway's and relay's configuration."""
+    """Return a proxy's maker: `words` start it on a file; `ends` returns the gateway's and relay's configuration."""
 
     @contextmanager
     def made(net: Stage) -> Iterator[TrafficRoute]:
@@ -193,7 +193,7 @@ def _other(name: str, words: tuple[str, ...], ends: Callable[[Identity, Identity
 
 
 def _await_listening(process: subprocess.Popen[str], machine: Machine, name: str, log: Path) -> None:
-    """The proxy gives no sign."""
+    """Wait until the proxy listens; it gives no sign of its own."""
     deadline = time.monotonic() + LISTEN_TIMEOUT_S
     while not any(
         row.split()[1].endswith(f":{PORTS[name]:04X}") and row.split()[3] == LISTEN_STATE

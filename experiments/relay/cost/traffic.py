@@ -88,7 +88,7 @@ async def pour(connection: socket.socket, seconds: float) -> None:
 
 
 async def drain(connection: socket.socket) -> dict[str, float]:
-    """The time starts at the first byte."""
+    """Read a transfer to its end; the time starts at the first byte."""
     loop = asyncio.get_running_loop()
     buffer, got, tail, await_start = bytearray(len(BLOCK)), 0, bytes(END.size), 0.0
     while not tail.startswith(MARK):

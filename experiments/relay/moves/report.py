@@ -37,7 +37,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _worth(seconds: int) -> float:
-    """The download begins with a trial."""
+    """Return the promised share of staying, for a download that begins with a trial."""
     return min(WORTH, 1 - TRIAL_S / seconds)
 
 

@@ -62,5 +62,5 @@ def _run_download(home: RelayedHome, relays: int, plan: Plan) -> Run:
 
 
 def _direct_reason(home: RelayedHome) -> str:
-    """Relays on a busy host are skipped, and here all hosts are one machine."""
+    """Return a reason not to count the run: relays on a busy host are skipped, and here all hosts are one machine."""
     return "" if home.seen(TERMINAL) in RELAYS.values() else "the download was direct, because the relays were busy"

@@ -36,7 +36,7 @@ class Readings:
             yield from ((sender, receiver) for receiver in self.hosts if receiver != sender)
 
     def candidates(self, sender: str, receiver: str) -> list[Candidate]:
-        """Relays themselves cost nothing, as in the paper."""
+        """Return all other hosts; as in the paper, relays themselves cost nothing."""
         return [
             Candidate(relay, self.leg(sender, relay), self.leg(relay, receiver), overhead_ms=0.0)
             for relay in self.hosts

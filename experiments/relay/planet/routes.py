@@ -102,7 +102,7 @@ class Routes:
         return self.way(one, other).delay_ms + self.way(other, one).delay_ms
 
     def rtt_of_hop_ms(self, sender: str, hop: Hop) -> float:
-        """The router's answer may take another path."""
+        """Return the RTT to a router; its answer may take another path."""
         gateway = self._campuses[sender].gateway
         back_ms = sum(delay_ms + ROUTER_MS for _, delay_ms in self._passed(hop.at, gateway))
         return hop.after_ms + hop.from_place_ms + back_ms + self._campuses[sender].delay_ms
@@ -142,7 +142,7 @@ class Routes:
 
 
 def _inside(network: Network, cities: tuple[str, ...], arrival_ms: float) -> Iterator[tuple[tuple[Place, str], float]]:
-    """A backbone's city has a router for lines and one for neighbours."""
+    """Yield a network's routers: a backbone's city has one for lines and one for neighbours."""
     places = [Place(network.name, city) for city in cities]
     names = [f"{network.name}-{city}" for city in cities]
     delays = [0.0, *(_line(network, here, there).delay_ms for here, there in pairwise(cities))]

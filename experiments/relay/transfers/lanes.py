@@ -56,7 +56,7 @@ class Lane:
         return f"10.{self.number}.{LINKS[link][2]}.2"
 
     def set(self, link: str, rtt_ms: float, loss: float, rate_bps: int = RATE_BPS) -> None:
-        """Only packets to the receiver are lost."""
+        """Set the link; only packets to the receiver are lost."""
         for way, percent in ((self.link(link).forward, 100 * loss), (self.link(link).backward, 0.0)):
             way.set(delay_ms=rtt_ms / 2, loss_percent=percent, rate_bps=rate_bps)
 

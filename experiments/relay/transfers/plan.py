@@ -57,7 +57,10 @@ SWEPT_WINDOWS = 40  # bytes per byte of window: the start matters little
 
 
 def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:
-    """Ping's most frequent relay in the first set is busy. Ping does not see that; we do, by its overhead."""
+    """Return the tasks of both sets, with relays chosen by ping and by us.
+
+    The relay that ping chooses most often in the first set is busy. Ping does not see that; we do, by its overhead.
+    """
     busiest = ""
     tasks: list[Task] = []
     for name in SETS:
@@ -72,7 +75,7 @@ def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:
 
 
 def sweep_tasks() -> list[tuple[Task, int]]:
-    """Only the window limits these transfers."""
+    """Return lossless tasks with wider windows, and the size of each transfer: only the window limits them."""
     name = next(iter(SETS))
     return [
         (
@@ -127,7 +130,7 @@ def _lossy(name: str, leg: Leg) -> Leg:
 
 
 def _loss(name: str, rtt_ms: float) -> float:
-    """The loss grows with the path's length."""
+    """Return the loss, which grows with the length of the path."""
     return LOSS_OF_100_MS[name] * rtt_ms / 100
 
 
