@@ -21,7 +21,8 @@ from controller.protocol.orders import Probe
 # The plan of a probe
 #
 # Packets that queue behind one another measure nothing, so slow and new paths get longer pauses in both directions. On
-# a fast path a packet's time is small beside the processor's, so it needs more packets.
+# a fast path a packet's time is small beside the processor's, so it needs more packets. Slow and
+# metered paths get the fewest packets that suffice.
 
 SHORTEST_UP = 16  # bytes of UDP payload
 SHORTEST_DOWN = 64

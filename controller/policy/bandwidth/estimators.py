@@ -122,7 +122,7 @@ def step_s(forth: Numbers, back: Numbers) -> float:
     """Return the step of one clock against the other, or 0.
 
     Setting a clock lengthens one direction and shortens the other. For packets that hardly waited, half the difference
-    is the clocks' offset.
+    is the clocks' offset, apart from a part of their waiting.
     """
     known = np.isfinite(forth + back)
     if known.sum() < 2:

@@ -2,7 +2,8 @@
 """Round trips of several terminals to the same place, over the same access point and uplinks, as a check on each other.
 
 A single terminal may err or lie: the reports of two others are an upper bound for it. A connection that began behind
-queued packets never saw the path empty: the path's length is then the one that the others knew before.
+queued packets never saw the path empty: its shortest round trip is at most the others' current one. The path's length
+is then the one that the others knew before.
 """
 
 from __future__ import annotations

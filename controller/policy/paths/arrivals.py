@@ -10,7 +10,8 @@ from controller.model.text import counted
 from controller.protocol.reports import PathCopies
 
 # Silent copies: an uplink delivers none while the others do (a latent error, IEEE 802.1CB, 7.4.4). Nothing is lost yet,
-# but one more failure would lose everything. Nothing is concluded while the other end does not copy everything.
+# but one more failure would lose everything. Nothing is concluded while the other end does not copy everything, nor
+# from a handful of packets.
 
 SILENT_FOR_S = 0.9  # one report interval, less some jitter
 ENOUGH_PACKETS = 10  # packets that other uplinks delivered meanwhile

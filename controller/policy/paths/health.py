@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from controller.model.text import counted
 
-# Throughput: a sender that has filled its congestion window is limited by the path. Its rate is what the path carries,
-# with these losses and this congestion control.
+# Throughput: a sender with little to send shows nothing of the path. A sender that has filled its congestion window is
+# limited by the path. Its rate is what the path carries, with these losses and this congestion control.
 
 LATELY_S = 3.5  # age up to which a report counts as recent
 LIMITED_REPORTS = 3
@@ -116,7 +116,7 @@ class UplinkReading:
     segments: int  # sent
     retransmits: int
     acked_bytes: int
-    stalled_ms: int  # time with data in flight and no acknowledgement
+    stalled_ms: int  # time with data in flight and no acknowledgement; 0: data flows, or none is in flight
     interval_ms: int = 1000  # since the report before
     limited: bool = False  # a sender has filled its congestion window, so the path limits it
     unslowed_bytes: int = 0  # acknowledged bytes of senders that losses do not slow

@@ -3,7 +3,8 @@
 
 The end that serves connections moves them one by one, if an agent of role relay holds the userspace path manager there.
 Otherwise the terminal's own agent moves them by endpoint, which reaches the terminal's connections alone. Flags that
-the terminal's end has set can only be cleared there. An unlisted server never replaces the terminal's own agent.
+the terminal's end has set can only be cleared there: the terminal's agent moves, and agents that serve the same
+connections clear theirs. An unlisted server never replaces the terminal's own agent.
 
 A dead path is different: either end closes its subflow, and no flag remains.
 """
