@@ -17,6 +17,7 @@ import pytest
 
 from lab.processes.controller import CONTROLLER_SECTION
 from tests.controller.edges.openflow.test_tls import Authority
+from tests.packages.gateway import GATEWAY
 from tests.setup.place import TREE, run
 from tests.setup.systemd import Systemd, booted
 from tests.system.evidence import until
@@ -29,20 +30,6 @@ TOKEN = "0123456789abcdef" * 4
 TLS = {"certificate": "controller.pem", "key": "controller.key", "ca": "ca.pem"}
 SETTINGS = ("[Unit]", "DefaultDependencies=no", "[Service]", "StandardError=append:{log}")
 PORTS = ("wifi", "lte", "lan")
-BRIDGE = """\
-sites:
-  home:
-    dpid: "0000000000000001"
-    bridge: br-home
-    datapath: netdev
-    uplinks:
-      wifi: {port: wifi, addresses: [192.168.100.2/24], next_hops: [{address: 192.168.100.1}]}
-      lte: {port: lte, addresses: [192.168.200.2/24], next_hops: [{address: 192.168.200.1}]}
-    subnets:
-      home: {gateways: [192.168.110.1/24]}
-    terminals:
-      phone: {addresses: [{address: 192.168.110.3, port: lan}]}
-"""
 LARGE_HOUSE_BYTES = 330_000_000  # a controller with 500 agents
 
 
@@ -261,7 +248,7 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
 
 
 def test_the_hardened_bridge_unit_prepares_a_bridge(tmp_path: Path) -> None:
-    (tmp_path / "gateway.yaml").write_text(BRIDGE)
+    (tmp_path / "gateway.yaml").write_text(GATEWAY)
     prepare = (
         *prepared(tmp_path / "controller.log"),
         f"cp {tmp_path}/gateway.yaml /etc/bicast",
