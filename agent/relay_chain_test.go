@@ -27,7 +27,7 @@ func TestSecondRelayRefusesItsOwnConnection(t *testing.T) {
 	cabin.Sysctl("ipv4/ip_forward", "1")
 	r.relay.Run("ip", "route", "add", "45.0.1.0/24", "via", server4)
 	far.Run("ip", "route", "add", "default", "via", "45.0.1.1")
-	nameCallers(t, far, net.JoinHostPort(server, "80"))
+	nameCallers(far, net.JoinHostPort(server, "80"))
 	r.gateway.Run("nft", fmt.Sprintf("add table inet loop; add chain inet loop out { type filter hook output priority 0; }; "+
 		"add rule inet loop out tcp dport 80 ct state new ct count over %d counter reject with tcp reset", most))
 
@@ -48,22 +48,6 @@ func TestSecondRelayRefusesItsOwnConnection(t *testing.T) {
 }
 
 // nameCallers writes to each caller its address in a line, and closes.
-func nameCallers(t *testing.T, at *lab.Host, address string) {
-	t.Helper()
-	var listener net.Listener
-	at.Do(func() (err error) {
-		listener, err = net.Listen("tcp", address)
-		return err
-	})
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintln(conn, conn.RemoteAddr().(*net.TCPAddr).IP)
-			conn.Close()
-		}
-	}()
+func nameCallers(at *lab.Host, address string) {
+	at.Serve(address, false, func(conn *net.TCPConn) { fmt.Fprintln(conn, conn.RemoteAddr().(*net.TCPAddr).IP) })
 }

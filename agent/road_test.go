@@ -150,25 +150,10 @@ func (r *road) home() mtls.Files { return r.authority.Gateway("home", time.Hour)
 func (r *road) serves(port string, then func(conn *net.TCPConn)) {
 	r.t.Helper()
 	for _, address := range []string{server4, server6} {
-		var listener net.Listener
-		r.server.Do(func() (err error) {
-			listener, err = net.Listen("tcp", net.JoinHostPort(address, port))
-			return err
+		r.server.Serve(net.JoinHostPort(address, port), false, func(conn *net.TCPConn) {
+			fmt.Fprintln(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
+			then(conn)
 		})
-		r.t.Cleanup(func() { listener.Close() })
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer conn.Close()
-					fmt.Fprintln(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
-					then(conn.(*net.TCPConn))
-				}()
-			}
-		}()
 	}
 }
 

@@ -17,7 +17,7 @@ func BenchmarkGoodput(b *testing.B) {
 	for _, block := range []uint32{0, 256 << 10, 16 << 10, 8 << 10} {
 		b.Run(fmt.Sprintf("block=%d", block), func(b *testing.B) {
 			client, server := lab.Two(b)
-			to := sink(b, server)
+			to := sink(server)
 			cgroup := lab.Cgroup(b)
 			executor := NewExecutor(filepath.Join(b.TempDir(), "sharers"), client.Try, discard())
 			if block > 0 {
@@ -40,21 +40,6 @@ func BenchmarkGoodput(b *testing.B) {
 }
 
 // sink discards everything it receives.
-func sink(t testing.TB, host *lab.Host) string {
-	var listener net.Listener
-	host.Do(func() (err error) {
-		listener, err = net.Listen("tcp", "10.1.0.2:9")
-		return err
-	})
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return // closed at the end
-			}
-			go io.Copy(io.Discard, conn)
-		}
-	}()
-	return listener.Addr().String()
+func sink(host *lab.Host) string {
+	return host.Serve("10.1.0.2:9", false, func(conn *net.TCPConn) { io.Copy(io.Discard, conn) }).String()
 }

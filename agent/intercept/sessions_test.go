@@ -22,25 +22,10 @@ import (
 func (h *house) serves(port string, then func(conn *net.TCPConn)) {
 	h.t.Helper()
 	for _, address := range []string{server4, server6} {
-		var listener net.Listener
-		h.server.Do(func() (err error) {
-			listener, err = net.Listen("tcp", net.JoinHostPort(address, port))
-			return err
+		h.server.Serve(net.JoinHostPort(address, port), false, func(conn *net.TCPConn) {
+			fmt.Fprintln(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
+			then(conn)
 		})
-		h.t.Cleanup(func() { listener.Close() })
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer conn.Close()
-					fmt.Fprintln(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
-					then(conn.(*net.TCPConn))
-				}()
-			}
-		}()
 	}
 }
 

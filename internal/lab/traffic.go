@@ -15,16 +15,20 @@ import (
 // Echo runs an MPTCP echo server on an address of the host and returns where it listens.
 func (h *Host) Echo(address string) netip.AddrPort {
 	h.t.Helper()
-	return h.serve(address, true)
+	return h.Serve(address, true, echo)
 }
 
 // PlainEcho is Echo without MPTCP.
 func (h *Host) PlainEcho(address string) netip.AddrPort {
 	h.t.Helper()
-	return h.serve(address, false)
+	return h.Serve(address, false, echo)
 }
 
-func (h *Host) serve(address string, mptcp bool) netip.AddrPort {
+func echo(conn *net.TCPConn) { io.Copy(conn, conn) }
+
+// Serve listens on an address of the host and runs serve on each connection, and then closes it. It returns where it
+// listens.
+func (h *Host) Serve(address string, mptcp bool, serve func(*net.TCPConn)) netip.AddrPort {
 	h.t.Helper()
 	var config net.ListenConfig
 	config.SetMultipathTCP(mptcp)
@@ -42,8 +46,8 @@ func (h *Host) serve(address string, mptcp bool) netip.AddrPort {
 			}
 			h.t.Cleanup(func() { conn.Close() })
 			go func() {
-				io.Copy(conn, conn)
-				conn.Close()
+				defer conn.Close()
+				serve(conn.(*net.TCPConn))
 			}()
 		}
 	}()

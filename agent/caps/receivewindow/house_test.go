@@ -3,7 +3,6 @@
 package receivewindow
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -137,25 +136,7 @@ func narrow(host *lab.Host, device, rate string) {
 // sink discards everything it receives.
 func (h *house) sink(address string, mptcp bool) netip.AddrPort {
 	h.t.Helper()
-	var config net.ListenConfig
-	config.SetMultipathTCP(mptcp)
-	var listener net.Listener
-	h.server.Do(func() (err error) {
-		listener, err = config.Listen(context.Background(), "tcp", net.JoinHostPort(address, "0"))
-		return err
-	})
-	h.t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return // closed: the test is over
-			}
-			h.t.Cleanup(func() { conn.Close() })
-			go io.Copy(io.Discard, conn)
-		}
-	}()
-	return netip.MustParseAddrPort(listener.Addr().String())
+	return h.server.Serve(net.JoinHostPort(address, "0"), mptcp, func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 }
 
 // upload sends as fast as possible until the test ends.
