@@ -19,7 +19,7 @@ help:
 	@echo 'make ryu     a Python environment with Ryu itself, in .venv-ryu'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make packages Debian packages of the controller and the agent, in build/packages'
-	@echo 'make packages-test installs, runs, upgrades and purges them in clean roots of Debian and Ubuntu'
+	@echo 'make packages-test runs, upgrades and purges them under systemd in clean roots of Debian and Ubuntu'
 	@echo 'make licences the licence of every dependency'
 	@echo 'make results docs/results.md and its picture, from the rows in docs/results'
 	@echo 'make reference docs/reference/cli.md and metrics.md, from the code'
