@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bicast/api/agentv1"
+	"bicast/internal/claim"
 	"bicast/internal/lab"
 )
 
@@ -142,7 +144,14 @@ func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 	s := &site{fit: &fits{}, order: order}
 	s.executor = NewExecutor(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
 	s.executor.searchEvery = 3 * time.Second
-	if said, err := s.executor.Order(order); err != nil {
+	var said string
+	var err error
+	// A child of a killed agent holds its claim until it executes a program.
+	w.await("no other agent has the claim", func() bool {
+		said, err = s.executor.Order(order)
+		return !errors.Is(err, claim.ErrTaken)
+	})
+	if err != nil {
 		w.t.Fatal(said, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

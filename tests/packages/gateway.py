@@ -8,6 +8,7 @@ phone ── lan ── br-home ── wifi ── router and server
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -28,13 +29,14 @@ FILE = "/etc/bicast/gateway.yaml"
 PHONE, SERVER = "192.168.110.3", "198.51.100.1"
 RATE_PPS = 50
 SETTLED_S = 60.0
+DATAPATH = "system" if os.environ.get("BICAST_VM") == "1" else "netdev"  # the emulated machine has no tap device
 GATEWAY = f"""\
 controller: {{agents: {{}}}}
 sites:
   home:
     dpid: "0000000000000001"
     bridge: br-home
-    datapath: netdev
+    datapath: {DATAPATH}
     uplinks:
       wifi: {{port: wifi, addresses: [192.168.100.2/24], next_hops: [{{address: 192.168.100.1}}]}}
       lte: {{port: lte, addresses: [192.168.200.2/24], next_hops: [{{address: 192.168.200.1}}]}}
