@@ -47,14 +47,14 @@ def _error_of(path: Path) -> str:
     return said[0]
 
 
-def test_pipe_instead_of_a_file_is_refused_without_blocking(file: Path) -> None:
-    os.mkfifo(file)
-    assert "expected a regular file" in _error_of(file)
-
-
-@pytest.mark.parametrize("path", ["/dev/zero", "/"])
-def test_device_or_directory_is_refused(path: str) -> None:
-    assert f"{path}: top level: found" in _error_of(Path(path))
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("pipe", "a regular file"), ("/dev/zero", "a regular file"), ("/", "a file that can be")],
+)
+def test_path_without_a_regular_file_is_refused_without_blocking(tmp_path: Path, path: str, expected: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    said = _error_of(tmp_path / path)
+    assert f"{path}: top level: found" in said and f"expected {expected}" in said
 
 
 def test_half_written_file_is_read_once_complete(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from controller.model.config import ConfigError, Mode, Site, locals_of
+from controller.model.config import Mode, Site, locals_of
 from controller.model.known import Known, Observed, Wanted
 from controller.model.relaying import Choosing, Fallback
 from controller.program.compile import compile
 from controller.program.diff import diff
 from tests.controller import relayed_site, sites
+from tests.controller.edges.config.test_load import is_refused, with_change
 from tests.controller.features.peer_sites.test_peer_program import FAR, SERVERS, to
 from tests.controller.relayed_site import PORTS
 from tests.fakes.switch import FakeSwitch
-
-Change = Callable[[dict[str, Any]], object]
 
 
 def pair() -> dict[str, Any]:
@@ -75,124 +73,62 @@ def test_relaying_networks_of_two_sites_may_not_overlap() -> None:
     cabin["dpid"] = FAR["dpid"]
     for name in list(cabin["terminals"]):
         cabin["terminals"][f"{name}-2"] = cabin["terminals"].pop(name)
-    with pytest.raises(ConfigError) as refused:
-        sites.loaded(written)
-    assert refused.value.where == "sites.cabin.relaying.uplinks.wifi.gateways"
-    assert refused.value.value == "10.97.1.1/24"
-    assert "does not overlap 10.97.1.0/24 at sites.home.relaying.uplinks.wifi.gateways" in str(refused.value)
+    where = "sites.cabin.relaying.uplinks.wifi.gateways: found '10.97.1.1/24'"
+    is_refused(written, where, "does not overlap 10.97.1.0/24 at sites.home.relaying.uplinks.wifi.gateways")
     for uplink, number in (("wifi", 3), ("lte", 4)):
-        gateways = [f"10.97.{number}.1/24", f"fd00:97{number}::1/64"]
-        cabin["relaying"]["uplinks"][uplink]["gateways"] = gateways
+        cabin["relaying"]["uplinks"][uplink]["gateways"] = [f"10.97.{number}.1/24", f"fd00:97{number}::1/64"]
     assert len(sites.loaded(written).sites) == 2
 
 
-def relaying(change: Change) -> Change:
-    return lambda home: change(home["relaying"])
-
-
-def wifi(**changed: object) -> Change:
-    return lambda home: home["relaying"]["uplinks"]["wifi"].update(changed)
-
-
-def phone_is(address: str) -> Change:
-    def change(home: dict[str, Any]) -> None:
-        home["subnets"]["lan"]["gateways"] = ["10.1.255.254/16", "fd00:1::1/64"]
-        home["terminals"]["phone"]["addresses"][0]["address"] = address
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "where", "found", "expected"),
-    [
-        (relaying(lambda at: at.pop("port")), "relaying.port", "nothing", "a value: this key is required"),
-        (
-            relaying(lambda at: at.update(port="relay-at-home1")),
-            "relaying.port",
-            "relay-at-home1",
-            "at most 13 characters",
-        ),
-        (wifi(port="wifi0"), "relaying.uplinks.wifi.port", "wifi0", "not also at sites.home.uplinks.wifi.port"),
-        (
-            wifi(port="lan0"),
-            "terminals.phone.addresses[0].port",
-            "lan0",
-            "also at sites.home.relaying.uplinks.wifi.port",
-        ),
-        (
-            relaying(lambda at: at["uplinks"].pop("lte")),
-            "relaying.uplinks",
-            "{'wifi'",
-            "every uplink of the site: lte is",
-        ),
-        (relaying(lambda at: at["uplinks"].update(dsl={})), "relaying.uplinks.dsl", "dsl", "uplinks wifi, lte"),
-        (relaying(lambda at: at.update(choose="best")), "relaying.choose", "best", "one of nearest, ping, traceroute"),
-        (
-            relaying(lambda at: at.update({"except": ["10.0.0.1/8"]})),
-            "relaying.except[0]",
-            "10.0.0.1/8",
-            "such as 203.0",
-        ),
-        (relaying(lambda at: at.update({"except": ["192.0.2.0/24"] * 2})), "relaying.except", "", "each once"),
-        (wifi(gateways=["10.97.1.1/24"]), "relaying.uplinks.lte.gateways", "", "the same families as at wifi"),
-        (
-            wifi(gateways=["10.97.2.9/24", "fd00:971::1/64"]),
-            "relaying.uplinks.lte.gateways",
-            "10.97.2.1/24",
-            "does not overlap",
-        ),
-        (
-            lambda home: home["uplinks"]["wifi"]["next_hops"].pop(),
-            "relaying.uplinks.wifi.gateways",
-            "",
-            "no IPv6: the uplink wifi has no next hop for it",
-        ),
-        (phone_is("10.1.7.1"), "terminals.phone.addresses", "10.1.7.1", "10.97.1.1 in the relaying network of wifi"),
-        (
-            phone_is("10.1.7.255"),
-            "terminals.phone.addresses",
-            "10.1.7.255",
-            "(10.97.1.0/24) is reserved for the network",
-        ),
-        (
-            phone_is("10.1.7.3"),
-            "terminals.phone.addresses",
-            "10.1.7.3",
-            "10.97.1.3 in the relaying network of wifi (10.97.1.0/24) is client's at sites.home.terminals.client",
-        ),
-        (lambda home: home.pop("relaying"), "terminals.client.relayed", "true", "`relaying` at sites.home, or false"),
-        (
-            lambda home: home["terminals"]["laptop"].update(
-                relayed="true", addresses=home["terminals"]["phone"]["addresses"][:1]
-            ),
-            "terminals.laptop.addresses[0].address",
-            "10.1.0.7",
-            "an address that no other entry has",
-        ),
-    ],
-)
-def test_invalid_relaying_is_refused_with_place_and_expectation(
-    change: Change, where: str, found: str, expected: str
-) -> None:
+def wide() -> dict[str, Any]:
+    """Return the site with room in its LAN for addresses with the host bits of any relaying network."""
     written = relayed_site.document()
-    change(written["sites"]["home"])
-    with pytest.raises(ConfigError) as refused:
-        sites.loaded(written)
-    said = str(refused.value)
-    assert f"{where}: found" in said and expected in said, said
-    assert found in said.partition("expected")[0], said
+    written["sites"]["home"]["subnets"]["lan"]["gateways"] = ["10.1.255.254/16", "fd00:1::1/64"]
+    return written
 
 
-def test_relaying_needs_agents_and_the_site_of_the_terminals() -> None:
+HOME = ("sites", "home")
+AT = (*HOME, "relaying")
+WIFI = (*AT, "uplinks", "wifi")
+PHONE, LAPTOP = ((*HOME, "terminals", name) for name in ("phone", "laptop"))
+PHONE_IS = (*PHONE, "addresses", 0, "address")
+BAD: list[tuple[tuple[str | int, ...], Any, str, str]] = [
+    ((*AT, "port"), None, "relaying.port: found nothing", "a value: this key is required"),
+    ((*AT, "port"), "relay-at-home1", "relaying.port: found 'relay-at-home1'", "at most 13 characters"),
+    ((*WIFI, "port"), "wifi0", "relaying.uplinks.wifi.port: found 'wifi0'", "not also at sites.home.uplinks.wifi.port"),
+    ((*WIFI, "port"), "lan0", "terminals.phone.addresses[0].port: found 'lan0'",
+     "also at sites.home.relaying.uplinks.wifi.port"),
+    ((*AT, "uplinks", "lte"), None, "relaying.uplinks: found {'wifi'", "every uplink of the site: lte is"),
+    ((*AT, "uplinks", "dsl"), {}, "relaying.uplinks.dsl: found 'dsl'", "uplinks wifi, lte"),
+    ((*AT, "choose"), "best", "relaying.choose: found 'best'", "one of nearest, ping, traceroute"),
+    ((*AT, "except"), ["10.0.0.1/8"], "relaying.except[0]: found '10.0.0.1/8'", "such as 203.0"),
+    ((*AT, "except"), ["192.0.2.0/24"] * 2, "relaying.except: found", "each once"),
+    ((*WIFI, "gateways"), ["10.97.1.1/24"], "relaying.uplinks.lte.gateways: found", "the same families as at wifi"),
+    ((*WIFI, "gateways"), ["10.97.2.9/24", "fd00:971::1/64"], "relaying.uplinks.lte.gateways: found '10.97.2.1/24'",
+     "does not overlap"),
+    ((*HOME, "uplinks", "wifi", "next_hops", 1), None, "relaying.uplinks.wifi.gateways: found",
+     "no IPv6: the uplink wifi has no next hop for it"),
+    (PHONE_IS, "10.1.7.1", "terminals.phone.addresses: found '10.1.7.1'", "10.97.1.1 in the relaying network of wifi"),
+    (PHONE_IS, "10.1.7.255", "terminals.phone.addresses: found '10.1.7.255'", "is reserved for the network"),
+    (PHONE_IS, "10.1.7.3", "terminals.phone.addresses: found '10.1.7.3'",
+     "10.97.1.3 in the relaying network of wifi (10.97.1.0/24) is client's at sites.home.terminals.client"),
+    (AT, None, "terminals.client.relayed: found 'true'", "`relaying` at sites.home, or false"),
+    (LAPTOP, {"relayed": "true", "addresses": [{"address": "10.1.0.7", "port": "lan0"}]},
+     "terminals.laptop.addresses[0].address: found '10.1.0.7'", "an address that no other entry has"),
+    (("controller",), None, "sites.home.relaying: found", "expected `controller.agents` in the file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "where", "expected"), BAD, ids=[row[3] for row in BAD])
+def test_invalid_relaying_is_refused_with_place_and_expectation(
+    path: tuple[str | int, ...], value: Any, where: str, expected: str
+) -> None:
+    is_refused(with_change(path, value, wide), where, expected)
+
+
+def test_relaying_needs_the_site_of_the_terminals() -> None:
     written = pair()
     written["sites"]["far"]["relaying"] = written["sites"]["home"].pop("relaying")
     for terminal in written["sites"]["home"]["terminals"].values():
         terminal.pop("relayed", None)
-    with pytest.raises(
-        ConfigError, match=r"sites\.far\.relaying: found .*, expected `relaying` at home, which this site mirrors"
-    ):
-        sites.loaded(written)
-    written = relayed_site.document()
-    del written["controller"]
-    with pytest.raises(ConfigError, match=r"sites\.home\.relaying: .*expected `controller\.agents` in the file"):
-        sites.loaded(written)
+    is_refused(written, "sites.far.relaying: found ", "expected `relaying` at home, which this site mirrors")
