@@ -119,32 +119,16 @@ PROGRAM = Program.of(
 
 def _uplink(name: str, number: int, up: bool) -> UplinkView:
     return UplinkView(
-        name,
-        f"gw-{name}",
-        number,
-        up,
-        (ip_interface("192.168.100.2/24"), ip_interface("fd00:100::2/64")),
+        name, f"gw-{name}", number, up, (ip_interface("192.168.100.2/24"), ip_interface("fd00:100::2/64")),
         (NextHopView(ip_address("192.168.100.1"), NEXT_HOP_MAC), NextHopView(ip_address("fd00:100::1"), None)),
-        PortCounters(PacketCounters(1000 + number, 2000), PacketCounters(3000 + number, 4000), 5, 6),
-        tunnel=None,
-    )
+        PortCounters(PacketCounters(1000 + number, 2000), PacketCounters(3000 + number, 4000), 5, 6), tunnel=None,
+    )  # fmt: skip
 
 
 HOME = GatewayView(
-    name="home",
-    dpid="0000000000000001",
-    bridge="br-home",
-    state=GatewayState.STEADY,
-    since=1_700_000_000.0,
-    peer="127.0.0.1:51234",
-    rival=None,
-    last_error=None,
-    reconciles=3,
-    changes_sent=40,
-    last_changes=0,
-    refusals=0,
-    conflicts=("table=0,priority=10",),
-    uplinks=(_uplink("wifi", 1, True), _uplink("lte", 2, False)),
+    name="home", dpid="0000000000000001", bridge="br-home", state=GatewayState.STEADY, since=1_700_000_000.0,
+    peer="127.0.0.1:51234", rival=None, last_error=None, reconciles=3, changes_sent=40, last_changes=0, refusals=0,
+    conflicts=("table=0,priority=10",), uplinks=(_uplink("wifi", 1, True), _uplink("lte", 2, False)),
     groups=(
         GroupView(
             0x62000001,
@@ -167,19 +151,11 @@ HOME = GatewayView(
         unidentified=(UnidentifiedView("wifi", "copies cannot be identified for 3% of 900 packets in 10 s"),),
     ),
     fitting=None,
-)
+)  # fmt: skip
 SHED = replace(
-    HOME,
-    name="shed",
-    dpid="0000000000000002",
-    bridge="br-shed",
-    state=GatewayState.ABSENT,
-    peer=None,
-    conflicts=(),
-    uplinks=(),
-    groups=(),
-    copies=None,
-)
+    HOME, name="shed", dpid="0000000000000002", bridge="br-shed", state=GatewayState.ABSENT, peer=None, conflicts=(),
+    uplinks=(), groups=(), copies=None,
+)  # fmt: skip
 
 DUG = TunnelView(
     False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2, 9)
@@ -203,37 +179,18 @@ TRAFFIC = TrafficView(60.0, (PassedView("tcp", True, 1200, 30), PassedView("ever
 
 def _terminal(name: str, address: str) -> TerminalView:
     return TerminalView(
-        name=name,
-        gateway="home",
-        mode=Mode.BICAST,
-        acting=Mode.BICAST,
-        active_uplink="wifi",
-        active_by=ActiveBy.DEFAULT,
-        default_uplink="wifi",
-        access_point="air",
-        mode_overridden=False,
-        addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),),
-        sent=PacketCounters(10, 1000),
-        received=PacketCounters(20, 2000),
-        traffic=TRAFFIC,
-    )
+        name=name, gateway="home", mode=Mode.BICAST, acting=Mode.BICAST, active_uplink="wifi",
+        active_by=ActiveBy.DEFAULT, default_uplink="wifi", access_point="air", mode_overridden=False,
+        addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),), sent=PacketCounters(10, 1000),
+        received=PacketCounters(20, 2000), traffic=TRAFFIC,
+    )  # fmt: skip
 
 
 RELAY = AgentView(
-    name="relay-1",
-    role=Role.RELAY,
-    state=AgentState.HERE,
-    since=1_700_000_000.0,
-    peer="192.0.2.1:50000",
-    version="1.0",
-    path_manager=PathManager.USERSPACE,
-    reported_at=1_700_000_010.0,
-    reports=11,
-    terminals=("client",),
-    missing=(MissingView("clamp", "this kernel has no sock_ops programs"),),
-    cpu_us=5_000_000,
-    rss_bytes=18_000_000,
-)
+    name="relay-1", role=Role.RELAY, state=AgentState.HERE, since=1_700_000_000.0, peer="192.0.2.1:50000",
+    version="1.0", path_manager=PathManager.USERSPACE, reported_at=1_700_000_010.0, reports=11, terminals=("client",),
+    missing=(MissingView("clamp", "this kernel has no sock_ops programs"),), cpu_us=5_000_000, rss_bytes=18_000_000,
+)  # fmt: skip
 LOST = replace(
     RELAY, name="client", role=Role.TERMINAL, state=AgentState.SILENT, reported_at=None, terminals=(), missing=()
 )
@@ -248,12 +205,8 @@ COURSE = CourseView(
         "no peer site mirrors home, so packets other than TCP would arrive twice",
         TRAFFIC,
     ),
-    active_uplink="lte",
-    active_by=ActiveBy.POLICIES,
-    movers=("relay-1",),
-    unmoved=None,
-    own_end=EndView((), "agent client is silent"),
-    other_end=EndView(("relay-1",), None),
+    active_uplink="lte", active_by=ActiveBy.POLICIES, movers=("relay-1",), unmoved=None,
+    own_end=EndView((), "agent client is silent"), other_end=EndView(("relay-1",), None),
     uplinks=(
         HealthView("wifi", UplinkHealth.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
         HealthView(
@@ -306,7 +259,7 @@ COURSE = CourseView(
             None,
         ),
     ),
-)
+)  # fmt: skip
 
 CLASSES = (
     ClassView("voip", Mode.BICAST, False, Mode.BICAST),
@@ -314,96 +267,47 @@ CLASSES = (
 )
 
 SHARES = SharerView(
-    terminal="client",
-    heard=True,
-    active=True,
-    connections=2,
-    rtt_ratio=1.5,
-    most_segments=10,
-    least_segments=8,
-    windows=(WindowView("192.168.110.3", "203.0.113.5", 5, 4, 0),),
-    agent="client",
-    hand="congestion-control",
-    instead=None,
-    held=True,
-    reason="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
-    doubts=(),
-    doubted=0,
-)
+    terminal="client", heard=True, active=True, connections=2, rtt_ratio=1.5, most_segments=10, least_segments=8,
+    windows=(WindowView("192.168.110.3", "203.0.113.5", 5, 4, 0),), agent="client", hand="congestion-control",
+    instead=None, held=True, reason="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
+    doubts=(), doubted=0,
+)  # fmt: skip
 DOUBTED = replace(
-    SHARES,
-    terminal="tablet",
-    agent=None,
-    hand=None,
-    held=False,
+    SHARES, terminal="tablet", agent=None, hand=None, held=False,
     reason="no agent speaks for it, and the gateway's agent home cannot: the kernel does not take the program",
-    doubts=("a round trip of 0",),
-    doubted=3,
-)
+    doubts=("a round trip of 0",), doubted=3,
+)  # fmt: skip
 AIR = AccessPointView(
-    name="air",
-    gateway="home",
-    rule=CapRule.IDEAL,
-    tables=None,
-    bandwidth_bps=20_000_000,
-    measured=None,
-    active=2,
-    block_bytes=65_536,
-    released=None,
-    missing=(("gw-c2", "there is no network device gw-c2 here"),),
+    name="air", gateway="home", rule=CapRule.IDEAL, tables=None, bandwidth_bps=20_000_000, measured=None, active=2,
+    block_bytes=65_536, released=None, missing=(("gw-c2", "there is no network device gw-c2 here"),),
     terminals=(SHARES, DOUBTED),
-)
+)  # fmt: skip
 
 START = Snapshot(
-    version=VERSION,
-    gateways=(HOME, SHED),
-    terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")),
-    agents=(RELAY, LOST),
-    config_path="/etc/bicast/gateway.yaml",
-    config_loaded_at=1_700_000_000.5,
-    config_failures=0,
-    config_error=None,
-    access_points=(),
-    paths=(),
-)
+    version=VERSION, gateways=(HOME, SHED),
+    terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")), agents=(RELAY, LOST),
+    config_path="/etc/bicast/gateway.yaml", config_loaded_at=1_700_000_000.5, config_failures=0, config_error=None,
+    access_points=(), paths=(),
+)  # fmt: skip
 
 SHARED = replace(START, access_points=(AIR,))
 
 MINUTE = HealthWindow(60, 600, 3, 1, 1, 0, 40_000, 41_300, 45_000, "", 100, 900, 50, 80, 700, 40)
 UP = DirectionView(
-    direction="up",
-    bps=9_980_000.0,
-    least_bps=9_900_000.0,
-    most_bps=10_100_000.0,
-    age_s=240.0,
-    methods=("one packet", "trains"),
-    reason="",
+    direction="up", bps=9_980_000.0, least_bps=9_900_000.0, most_bps=10_100_000.0, age_s=240.0,
+    methods=("one packet", "trains"), reason="",
     by_method=(
         MethodView("one packet", 9_970_000.0, 9_840_000.0, 10_100_000.0, 240.0, ""),
         MethodView("trains", None, None, None, None, "3 trains of 10 arrived, expected at least 6"),
     ),
-    alpha_ns_per_byte=None,
-    running=False,
-    ended=3,
-    next_in_s=360.0,
-    error="",
-    sent=900,
-    lost=2,
-    reordered=0,
+    alpha_ns_per_byte=None, running=False, ended=3, next_in_s=360.0, error="", sent=900, lost=2, reordered=0,
     mtu_bytes=None,
-)
+)  # fmt: skip
 DOWN = replace(
-    UP,
-    direction="down",
-    bps=None,
-    least_bps=None,
-    most_bps=None,
-    age_s=None,
-    methods=(),
-    reason="nothing was measured within the last hour",
-    by_method=(),
+    UP, direction="down", bps=None, least_bps=None, most_bps=None, age_s=None, methods=(),
+    reason="nothing was measured within the last hour", by_method=(),
     error="the agent home disconnected during the probe",
-)
+)  # fmt: skip
 LTE = PathView("home", "lte", "home", "shed", None, PathHealthView(7000, 5, 2, 2, 1, (MINUTE,)), (UP, DOWN))
 WIFI = PathView("home", "wifi", "home", "shed", "`measure` is not written at this uplink", None, ())
 MEASURED = replace(START, paths=(LTE, WIFI))
@@ -413,44 +317,27 @@ WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLA
 
 TOLD = RelayReport("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
 TOKYO = RelayView(
-    name="tokyo",
-    address="198.51.100.9",
-    port=443,
-    allowed=("80", "443"),
-    congestion="bbr",
-    draining=False,
-    heard=True,
-    why_not=None,
-    told=TOLD,
-    age_s=0.4,
+    name="tokyo", address="198.51.100.9", port=443, allowed=("80", "443"), congestion="bbr", draining=False,
+    heard=True, why_not=None, told=TOLD, age_s=0.4,
     reached=(
         ReachedView("home", None, 3, 2, 41.0, 20.5, 60.0),
         ReachedView("shed", "no route to host", 0, 0, None, None, None),
     ),
-)
+)  # fmt: skip
 TAKING = InterceptionView(
-    gateway="home",
-    choose=Choosing.PREDICTED,
-    fallback=Fallback.DIRECT,
-    why_not=None,
-    terminals=(TerminalInterception("client", 3, 120, 4, 1, 10**6, 10**8),),
-    places=2,
-    chosen=1,
-)
+    gateway="home", choose=Choosing.PREDICTED, fallback=Fallback.DIRECT, why_not=None,
+    terminals=(TerminalInterception("client", 3, 120, 4, 1, 10**6, 10**8),), places=2, chosen=1,
+)  # fmt: skip
 CHOICE = ChoiceView(Choosing.PREDICTED, ("tokyo",), "tokyo 251 Mbit/s; direct 126 Mbit/s", 251e6, 126e6)
 DESTINATION = DestinationView(
-    gateway="home",
-    prefix="8.8.8.0/24",
-    address="8.8.8.8",
-    choice=CHOICE,
-    made=True,
+    gateway="home", prefix="8.8.8.0/24", address="8.8.8.8", choice=CHOICE, made=True,
     legs=(
         LegView("home", "8.8.8.8", 200.0, 12.0, None, ("192.0.2.1", "")),
         LegView("home", "tokyo", 100.0, 12.0, None, ()),
         LegView("tokyo", "8.8.8.8", None, None, "nobody answers", ()),
     ),
     otherwise=(replace(CHOICE, method=Choosing.PING, relays=(), reason="no relay has both legs shorter"),),
-)
+)  # fmt: skip
 RELAYED = replace(START, relays=(TOKYO,), taking=(TAKING,))
 
 

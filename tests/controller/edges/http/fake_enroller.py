@@ -13,22 +13,13 @@ from controller.protocol.requests import Impossible, OverrideResult
 
 INVITED = EnrolledView("nobody", EnrolmentState.INVITED, None, None, None, None, None, None)
 PHONE = replace(
-    INVITED,
-    name="phone",
-    standing=EnrolmentState.CONNECTED,
-    peer="192.0.2.7:50000",
-    certificate_until=2_000_000_000.0,
-    role=Role.TERMINAL,
-    terminal="phone",
-)
+    INVITED, name="phone", standing=EnrolmentState.CONNECTED, peer="192.0.2.7:50000",
+    certificate_until=2_000_000_000.0, role=Role.TERMINAL, terminal="phone",
+)  # fmt: skip
 LAPTOP = replace(
-    INVITED,
-    name="laptop",
-    standing=EnrolmentState.REVOKED,
-    revoked_at=1_700_000_000.0,
-    tried_at=1_700_086_400.0,
+    INVITED, name="laptop", standing=EnrolmentState.REVOKED, revoked_at=1_700_000_000.0, tried_at=1_700_086_400.0,
     tried_from="192.0.2.8:50000",
-)
+)  # fmt: skip
 
 
 class FakeEnroller:

@@ -14,6 +14,7 @@ from controller.edges.http.access_control import LARGEST_BODY_BYTES
 from controller.edges.http.server import Serving
 from tests.controller.edges.http.checks import problem
 from tests.controller.edges.http.fake_core import HEAD, START, TOKEN, FakeCore
+from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 
 OFF = {"mode": "off"}
 
@@ -78,33 +79,43 @@ def test_body_that_is_not_json_is_refused(http: httpx.Client, fake_core: FakeCor
     assert fake_core.snapshot is START
 
 
-def test_huge_body_is_refused_before_it_is_sent(serving: Serving, fake_core: FakeCore) -> None:
-    answer = _raw(
-        serving,
-        b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
-        b"Content-Length: 1000000000000\r\n\r\n",
-    )
-    assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
-    assert fake_core.snapshot is START
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({}, 422),  # a foreign page could make a browser send it
+        ({"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415),
+        ({"data": {"a": "b"}}, 415),
+        ({"json": {"name": "phone"}}, 422),
+    ],
+)
+def test_cross_site_request_makes_no_token(
+    http: httpx.Client, fake_enroller: FakeEnroller, sent: dict[str, object], status: int
+) -> None:
+    problem(http.post("/api/v1/agents/phone/token", **sent), status)  # type: ignore[arg-type]
+    assert fake_enroller.known["phone"] is PHONE
 
 
-def test_huge_chunked_body_is_refused(serving: Serving, fake_core: FakeCore) -> None:
-    chunk = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
-    answer = _raw(
-        serving,
-        b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST_BODY_BYTES // 1024 + 1),
-    )
+PUT = b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
+CHUNK = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Content-Length: 1000000000000\r\n\r\n",  # and not a byte of it
+        b"Transfer-Encoding: chunked\r\n\r\n" + CHUNK * (LARGEST_BODY_BYTES // 1024 + 1),
+    ],
+    ids=["announced", "chunked"],
+)
+def test_huge_body_is_refused(serving: Serving, fake_core: FakeCore, rest: bytes) -> None:
+    answer = _raw(serving, PUT + rest)
     assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
     assert fake_core.snapshot is START
 
 
 def test_truncated_body_is_not_processed(serving: Serving, fake_core: FakeCore, http: httpx.Client) -> None:
     with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
-        connection.sendall(
-            b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
-            b'Content-Length: 100\r\n\r\n{"mode": "off"}'
-        )
+        connection.sendall(PUT + b'Content-Length: 100\r\n\r\n{"mode": "off"}')
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(65536) == b"", "the server has read it and closed the connection"
     assert http.get("/healthz").status_code == 200

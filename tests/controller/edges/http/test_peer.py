@@ -5,34 +5,24 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from controller.edges.http import peer
 from controller.edges.http.client import Client, NoAnswer
 
 NOBODY = 65534
 PATIENCE_S = 60.0
 
 
-@contextmanager
-def listener_of(user: int, host: str) -> Iterator[socket.socket]:
-    """Make the socket in a thread of this user, which then owns it."""
-    os.seteuid(user)
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
+def test_token_is_not_sent_to_a_process_of_another_user(host: str) -> None:
+    os.seteuid(NOBODY)  # of this thread, which makes the socket
     try:
         listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     finally:
         os.seteuid(0)
     listener.settimeout(PATIENCE_S)
     with listener:
-        yield listener
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
-def test_token_is_not_sent_to_a_process_of_another_user(host: str) -> None:
-    with listener_of(NOBODY, host) as listener:
         asked = {"0.0.0.0": "127.0.0.1", "::1": "[::1]"}.get(host, host)
         with pytest.raises(NoAnswer, match=f"a process of user {NOBODY} has taken its port"):
             Client(f"http://{asked}:{listener.getsockname()[1]}", "secret").get("status")
@@ -40,9 +30,3 @@ def test_token_is_not_sent_to_a_process_of_another_user(host: str) -> None:
         with arrived:
             arrived.settimeout(PATIENCE_S)
             assert arrived.recv(1000) == b""
-
-
-@pytest.mark.parametrize("user", [0, NOBODY])
-def test_users_of_a_connection_include_its_listener(user: int) -> None:
-    with listener_of(user, "127.0.0.1") as listener, socket.create_connection(listener.getsockname()) as connection:
-        assert user in peer.users(connection)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from controller.protocol.requests import Impossible, OverrideResult
 from tests.controller.edges.http.checks import problem
-from tests.controller.edges.http.fake_core import START, FakeCore
+from tests.controller.edges.http.fake_core import RELAYED, START, FakeCore
+from tests.controller.edges.http.fake_enroller import FakeEnroller
 
 
 def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, fake_core: FakeCore) -> None:
@@ -48,13 +50,8 @@ def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, fake_core: F
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"",
-        b"\xff\xfe\xfd",
-        b'{"mode": "\\ud800"}',
-        b'{"mode": NaN}',
-        b'{"mode": ' + b"9" * 5000 + b"}",
-        b"[" * 16000,
-        b"null",
+        *(b"", b"\xff\xfe\xfd", b'{"mode": "\\ud800"}', b'{"mode": NaN}'),
+        *(b'{"mode": ' + b"9" * 5000 + b"}", b"[" * 16000, b"null"),
     ],
 )
 def test_garbage_body_is_refused_and_changes_nothing(http: httpx.Client, fake_core: FakeCore, garbage: bytes) -> None:
@@ -69,3 +66,33 @@ def test_core_that_does_not_answer_is_unavailable(http: httpx.Client, fake_core:
     fake_core.silent = True
     assert "did not answer" in problem(http.get(path), 503)["detail"]
     assert "did not answer" in problem(http.put("/api/v1/mode", json={"mode": "off"}), 503)["detail"]
+
+
+def test_relay_is_removed_even_if_its_revocation_fails(
+    http: httpx.Client, fake_core: FakeCore, fake_enroller: FakeEnroller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(name: str) -> OverrideResult:
+        raise Impossible(f"{name} is not revoked: the disk is full")
+
+    monkeypatch.setattr(fake_enroller, "revoke", full)
+    fake_core.snapshot = RELAYED
+    removed = http.delete("/api/v1/relays/tokyo").json()
+    assert removed["done"] and removed["failed"] == ["tokyo is not revoked: the disk is full"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "status"),
+    [
+        ({"address": "vps.example"}, 409),
+        ({"address": "fe80::1%eth0"}, 409),
+        ({"address": "203.0.113.9", "ports": [{"first": 443, "last": 80}]}, 409),
+        ({"address": "203.0.113.9", "ports": []}, 422),
+        ({"address": "203.0.113.9", "congestion": "bbr; reboot"}, 422),
+    ],
+)
+def test_invalid_relay_is_refused_and_changes_nothing(
+    http: httpx.Client, fake_core: FakeCore, wish: dict[str, object], status: int
+) -> None:
+    told = problem(http.put("/api/v1/relays/oslo", json=wish), status)["detail"]
+    assert "expected" in told or "zone" in told
+    assert not fake_core.relays
