@@ -124,42 +124,33 @@ def test_advertisement_goes_to_the_asker_alone() -> None:
     assert (ethernet.dst, ethernet.src) == (THEIRS, OURS)
     assert (ipv6.src, ipv6.dst, ipv6.hop_limit) == (str(V6), str(V6_TARGET), 255)
     assert (icmpv6.type_, icmpv6.data.dst, icmpv6.data.option.hw_src) == (136, str(V6), OURS)
-    assert icmpv6.data.res == 0b111  # router, solicited, override
     assert _with_checksum(ADVERTISEMENT) == ADVERTISEMENT
 
 
-def test_duplicate_address_detection_is_answered_to_all_nodes() -> None:
-    frame = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
-    ethernet, ipv6, icmpv6 = _headers(frame)[:3]
-    assert (ethernet.dst, ipv6.dst) == ("33:33:00:00:00:01", "ff02::1")
-    assert icmpv6.data.res == 0b101  # not solicited
-    assert frame == _with_checksum(frame)
+@pytest.mark.parametrize("proxied", [False, True])
+def test_flags_of_an_advertisement_say_who_answers_whom(proxied: bool) -> None:
+    """A proxied one is no router's and overrides nothing."""
+    for asker, solicited in ((V6_TARGET, 0b010), (NOBODY, 0b000)):
+        ethernet, ipv6, icmpv6 = _headers(advertise(Advertise(1, 2, OURS, V6, asker, THEIRS, proxied=proxied)))[:3]
+        assert icmpv6.data.res == solicited | (0b000 if proxied else 0b101)
+    assert (ethernet.dst, ipv6.dst) == ("33:33:00:00:00:01", "ff02::1"), "detection of duplicates has no address yet"
 
 
-@pytest.mark.parametrize(("asker", "flags"), [(V6_TARGET, 0b010), (NOBODY, 0b000)])
-def test_proxied_advertisement_is_no_router_and_no_override(asker: IPv6Address, flags: int) -> None:
-    frame = advertise(Advertise(1, 2, OURS, V6, asker, THEIRS, proxied=True))
-    assert _headers(frame)[2].data.res == flags
+OURS_SEEN = NeighbourSeen(1, 2, V6, OURS)
+YIELDS: dict[str, tuple[bytes, list[NeighbourSeen | Solicited]]] = {
+    "an ARP request": (REQUEST, [NeighbourSeen(1, 2, V4, OURS)]),
+    "an ARP reply": (_with(REQUEST, 20, b"\0\2"), [NeighbourSeen(1, 2, V4, OURS)]),
+    "ARP padded to Ethernet's minimum": (REQUEST + bytes(18), [NeighbourSeen(1, 2, V4, OURS)]),
+    "a solicitation": (SOLICITATION, [OURS_SEEN, Solicited(1, 2, V6_TARGET, V6, OURS)]),
+    "duplicate address detection": (_duplicate_address_detection(V6), [Solicited(1, 2, V6, NOBODY, THEIRS)]),
+    "an advertisement": (ADVERTISEMENT, [OURS_SEEN]),
+    "an unsolicited advertisement": (advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS)), [OURS_SEEN]),
+}
 
 
-def test_arp_yields_its_sender() -> None:
-    assert _events(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
-    assert _events(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
-    assert _events(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's minimum"
-
-
-def test_solicitation_yields_its_sender_and_target() -> None:
-    assert _events(SOLICITATION) == [NeighbourSeen(1, 2, V6, OURS), Solicited(1, 2, V6_TARGET, V6, OURS)]
-
-
-def test_duplicate_address_detection_yields_no_neighbour() -> None:
-    assert _events(_duplicate_address_detection(V6)) == [Solicited(1, 2, V6, NOBODY, THEIRS)]
-
-
-def test_advertisement_yields_its_target() -> None:
-    assert _events(ADVERTISEMENT) == [NeighbourSeen(1, 2, V6, OURS)]
-    unsolicited = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
-    assert _events(unsolicited) == [NeighbourSeen(1, 2, V6, OURS)]
+@pytest.mark.parametrize(("frame", "events"), YIELDS.values(), ids=YIELDS)
+def test_frame_yields_its_sender_and_what_it_asks_for(frame: bytes, events: list[NeighbourSeen | Solicited]) -> None:
+    assert _events(frame) == events
 
 
 WRONG = {

@@ -35,14 +35,8 @@ SILENCE_S = ECHO_S * SILENT_ECHOES  # silence after which a switch is disconnect
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=HOUSE,
-        env={**os.environ, **environment},
-    )
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=HOUSE, env=env)
 
 
 def _listening() -> set[tuple[str, int]]:
@@ -105,50 +99,48 @@ def test_wire_can_stop_and_start_in_one_process(ovs: Ovs) -> None:
         ovs.remove("again")
 
 
+CONNECTED = """
+import queue
+from controller.edges.openflow.app import Wire
+from controller.model.settings import Endpoint
+from tests.controller.edges.openflow.peers import Peer
+events = queue.SimpleQueue()
+wire = Wire(Endpoint("127.0.0.1", 0), None, events.put)
+peer = Peer(wire.address)
+peer.become_switch(7)
+assert events.get(timeout=60).dpid == 7
+"""
+
+
 @pytest.mark.parametrize("ending", ["wire.stop()", "pass"])
 def test_process_ends_with_switches_connected(ending: str) -> None:
-    code = (
-        "import queue\n"
-        "from controller.edges.openflow.app import Wire\n"
-        "from controller.model.settings import Endpoint\n"
-        "from tests.controller.edges.openflow.peers import Peer\n"
-        "events = queue.SimpleQueue()\n"
-        "wire = Wire(Endpoint('127.0.0.1', 0), None, events.put)\n"
-        "peer = Peer(wire.address)\n"
-        "peer.become_switch(7)\n"
-        "assert events.get(timeout=60).dpid == 7\n"
-        f"{ending}\n"
-    )
-    done = _python(code)
+    done = _python(f"{CONNECTED}\n{ending}")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_handler_error_ends_only_its_connection(ovs: Ovs, caplog: pytest.LogCaptureFixture) -> None:
     """The native hub treats every Exception as a request to exit, which would end its event loop."""
-    opened: list[SwitchOpened] = []
-    closed: list[SwitchClosed] = []
+    told: list[SwitchEvent] = []
 
     def post(event: SwitchEvent) -> None:
         if isinstance(event, PortSeen):
             raise ZeroDivisionError("a bug of the core")
-        if isinstance(event, SwitchOpened):
-            opened.append(event)
-        if isinstance(event, SwitchClosed):
-            closed.append(event)
+        told.append(event)
+
+    def opened() -> list[int]:
+        return [event.dpid for event in told if isinstance(event, SwitchOpened)]
 
     wire = app.Wire(Endpoint("127.0.0.1", 0), None, post)
     try:
         ovs.bridge("buggy", 0xE1, f"tcp:127.0.0.1:{wire.address.port}")
         ovs.bridge("other", 0xE2, f"tcp:127.0.0.1:{wire.address.port}")
-        until(lambda: {event.dpid for event in opened} == {0xE1, 0xE2}, "both connect")
+        until(lambda: set(opened()) == {0xE1, 0xE2}, "both connect")
         ovs.appctl("netdev-dummy/set-admin-state", "buggy1", "down")
-        until(lambda: len(opened) > 2, "it comes back")
-        assert opened[2].dpid == 0xE1
-        assert "on_port failed" in caplog.text
-        assert "a bug of the core" in caplog.text
-        (other,) = (event.session for event in opened if event.dpid == 0xE2)
-        assert closed
-        assert other not in [event.session for event in closed]
+        until(lambda: len(opened()) > 2, "it comes back")
+        assert opened()[2] == 0xE1
+        assert "on_port failed" in caplog.text and "a bug of the core" in caplog.text
+        (buggy, *_) = (event.session for event in told if isinstance(event, SwitchOpened) and event.dpid == 0xE1)
+        assert [event.session for event in told if isinstance(event, SwitchClosed)] == [buggy]
     finally:
         ovs.remove("buggy", "other")
         wire.stop()

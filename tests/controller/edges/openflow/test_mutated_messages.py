@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real messages are mutated. At most the connection of the peer ends, and the core goes on."""
+"""Real messages are mutated. At most the connection of the peer ends, and the core goes on.
+
+`recorded.txt` beside this file has them: a name and the bytes of Open vSwitch 3.1 on each line, for the gateway of
+`home` with four flows of our cookie that our model cannot express, and such a meter.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,9 +39,10 @@ from controller.protocol.switch_messages import (
 from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.home import DPID, GATEWAY
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
-from tests.controller.edges.openflow.recorded import ODD, messages
 
-REAL = messages()
+LINES = Path(__file__).with_name("recorded.txt").read_text().splitlines()
+REAL = {name: bytes.fromhex(digits) for name, digits in map(str.split, LINES)}
+ODD = 4
 REPLIES = ["flows", "groups", "meters", "group-counters", "port-counters", "meter-counters"]
 SAID = [*REPLIES, "barrier", "error", "arp", "solicitation"]
 PORTS = {name: Port(number, "aa:55:aa:55:00:01", True) for number, name in enumerate(("own1", "own2"), 1)}
@@ -49,18 +55,10 @@ def _cut(at: int) -> Bend:
     return lambda data: data[: at % (len(data) + 1)]
 
 
-def _write(at: int, value: bytes) -> Bend:
+def _replace(at: int, cut: int, value: bytes) -> Bend:
     def bend(data: bytes) -> bytes:
         place = at % (len(data) + 1)
-        return data[:place] + value + data[place + len(value) :]
-
-    return bend
-
-
-def _insert(at: int, value: bytes) -> Bend:
-    def bend(data: bytes) -> bytes:
-        place = at % (len(data) + 1)
-        return data[:place] + value + data[place:]
+        return data[:place] + value + data[place + cut :]
 
     return bend
 
@@ -69,14 +67,6 @@ def _repeat(at: int, size: int) -> Bend:
     def bend(data: bytes) -> bytes:
         place = at % (len(data) + 1)
         return data[: place + size] + data[place:]
-
-    return bend
-
-
-def _remove(at: int, size: int) -> Bend:
-    def bend(data: bytes) -> bytes:
-        place = at % (len(data) + 1)
-        return data[:place] + data[place + size :]
 
     return bend
 
@@ -90,11 +80,11 @@ PLACES = some.integers(0, 4096)
 WORDS = some.integers(0, 0xFFFF) | some.sampled_from([0, 1, 3, 4, 7, 8, 16, 0x7FFF, 0x8000, 0xFFFF])
 BENDS = some.one_of(
     some.builds(_cut, PLACES),
-    some.builds(_write, PLACES, some.binary(min_size=1, max_size=8)),
-    some.builds(_write, PLACES.map(lambda place: 2 * place), WORDS.map(lambda word: word.to_bytes(2, "big"))),
-    some.builds(_insert, PLACES, some.binary(min_size=1, max_size=16)),
+    some.builds(lambda at, value: _replace(at, len(value), value), PLACES, some.binary(min_size=1, max_size=8)),
+    some.builds(lambda at, word: _replace(2 * at, 2, word.to_bytes(2, "big")), PLACES, WORDS),
+    some.builds(_replace, PLACES, some.just(0), some.binary(min_size=1, max_size=16)),
+    some.builds(_replace, PLACES, some.integers(1, 80), some.just(b"")),
     some.builds(_repeat, PLACES, some.integers(1, 80)),
-    some.builds(_remove, PLACES, some.integers(1, 80)),
 )
 
 
@@ -157,7 +147,7 @@ def test_recorded_messages_are_understood() -> None:
         talk.said(REAL[name])
     assert len(talk.core.switches[DPID].observed.macs) == 4
     gone = [change for change in talk.changes if isinstance(change, DeleteFlow | DeleteMeter)]
-    assert len(gone) >= len(ODD) + 1
+    assert len(gone) >= ODD + 1
 
 
 @settings(max_examples=400, deadline=None)

@@ -28,9 +28,9 @@ from controller.protocol.switch_messages import SwitchOpened
 from tests.controller.edges.openflow.conftest import WireRecorder
 
 MAC = "08:00:27:81:6b:cf"
-OTHER = "08:00:27:33:6d:a7"
 G, M = GROUP_IDS[0], METER_IDS[0]
 
+CLASS = {"eth_type": 0x86DD, "in_port": 1, "ip_proto": 17, "ip_dscp": 46}
 MATCHES = {
     "local port": fields(in_port=0xFFFFFFFE),
     "masked mac": fields(eth_dst="01:00:00:00:00:00/01:00:00:00:00:00"),
@@ -40,15 +40,7 @@ MATCHES = {
     "tcp ports of one mask over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_src="0x8000/0x8000"),
     "sctp ports of one mask": fields(eth_type=0x86DD, ip_proto=132, sctp_src="0x50/0xfff0"),
     "sctp port": fields(eth_type=0x0800, ip_proto=132, sctp_dst=80),
-    "all fields of a class": fields(
-        eth_type=0x86DD,
-        in_port=1,
-        ipv6_src="fd00:110::3",
-        ipv6_dst="2001:db8::/32",
-        ip_proto=17,
-        ip_dscp=46,
-        udp_dst="0x2710/0xfff0",
-    ),
+    "all fields of a class": fields(**CLASS, ipv6_src="fd00:110::3", ipv6_dst="2001:db8::/32", udp_dst="0x2710/0xfff0"),
     "unrouted solicitation": fields(
         eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::/64", ipv6_src="::", nw_ttl=255
     ),
