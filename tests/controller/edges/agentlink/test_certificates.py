@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import grpc
@@ -21,7 +22,8 @@ from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamS
 from tests.controller.edges.agentlink.fake_controller import FakeController
 from tests.controller.edges.agentlink.log import Log, refused
 
-UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+PHONE = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -41,87 +43,79 @@ def test_ca_is_in_the_chain_and_the_name_is_the_controllers(fake_controller: Fak
 
 
 def test_certificate_is_for_this_name_and_clients_only(fake_controller: FakeController) -> None:
-    identity = fake_controller.enrolled("phone")
+    """Even if the signing request asks for more rights."""
+    key = new_key()
+    greedy = x509.CertificateSigningRequestBuilder().subject_name(PHONE)
+    greedy = greedy.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    greedy = greedy.add_extension(x509.SubjectAlternativeName([x509.DNSName("bicast-controller")]), critical=False)
+    asked = greedy.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+    identity = fake_controller.join("phone", fake_controller.agents.invite("phone").token, asked=asked)
+    assert isinstance(identity, Identity)
     made = identity.certificate
     made.verify_directly_issued_by(identity.ca)
-    assert [each.value for each in made.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["phone"]
-    assert list(made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
-        ExtendedKeyUsageOID.CLIENT_AUTH
-    ]
-    assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert made.subject == PHONE
+    found = made.extensions.get_extension_for_class
+    assert list(found(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert not found(x509.BasicConstraints).value.ca
+    names = [each.value for each in found(x509.SubjectAlternativeName).value]
+    assert names == ["urn:bicast:agent:relay"], "its role, and not the controller's name"
     assert identity.session == f":{fake_controller.agents.listen.port}", "at the host of the join listener"
 
 
-def signed_by_another_ca(name: str) -> Identity:
-    key = new_key()
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    return _signed(subject, subject, key, key, ExtendedKeyUsageOID.CLIENT_AUTH)
-
-
 def _signed(
-    issuer: x509.Name,
-    subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    by: ec.EllipticCurvePrivateKey,
-    purpose: x509.ObjectIdentifier,
-    ended: timedelta = timedelta(days=-1),
+    issuer: x509.Name, by: ec.EllipticCurvePrivateKey, purpose: x509.ObjectIdentifier, days_left: int
 ) -> Identity:
-    now = datetime.now(UTC)
+    now, key = datetime.now(UTC), new_key()
     made = (
         x509.CertificateBuilder()
         .issuer_name(issuer)
-        .subject_name(subject)
+        .subject_name(PHONE)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=2))
-        .not_valid_after(now - ended)
+        .not_valid_after(now + timedelta(days=days_left))
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .sign(by, hashes.SHA256())
     )
     return Identity(made, made, key, "")
 
 
-def signed_by_our_ca(fake_controller: FakeController, purpose: x509.ObjectIdentifier, ended: timedelta) -> Identity:
+def signed_by_our_ca(
+    fake_controller: FakeController, purpose: x509.ObjectIdentifier = CLIENT, days_left: int = 1
+) -> Identity:
     """Return a certificate that only the CA's own key can sign."""
     kept = (fake_controller.directory / "ca.pem").read_bytes()
     by = serialization.load_pem_private_key(kept, None)
     assert isinstance(by, ec.EllipticCurvePrivateKey)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
-    return _signed(x509.load_pem_x509_certificate(kept).subject, subject, new_key(), by, purpose, ended)
+    return _signed(x509.load_pem_x509_certificate(kept).subject, by, purpose, days_left)
 
 
-def test_certificate_of_another_ca_is_refused(fake_controller: FakeController, log: Log) -> None:
+SHOWN: dict[str, tuple[Callable[[FakeController], Identity | None], str]] = {
+    "none": (lambda _: None, "TLS handshake"),
+    "of another CA": (
+        lambda _: _signed(PHONE, new_key(), CLIENT, 1),
+        "its certificate was not issued by this controller (",
+    ),
+    "the controller's own, stolen": (
+        lambda fake_controller: signed_by_our_ca(fake_controller, ExtendedKeyUsageOID.SERVER_AUTH),
+        "",
+    ),
+    "expired yesterday": (lambda fake_controller: signed_by_our_ca(fake_controller, days_left=-1), ""),
+}
+
+
+@pytest.mark.parametrize(("shown", "said"), SHOWN.values(), ids=SHOWN)
+def test_peer_without_a_valid_certificate_is_refused(
+    fake_controller: FakeController, log: Log, shown: Callable[[FakeController], Identity | None], said: str
+) -> None:
     fake_controller.enrolled("phone")
-    stream = fake_controller.stream(signed_by_another_ca("phone"))
-    assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
-    assert "its certificate was not issued by this controller (" in refused(fake_controller, log, "handshake")
+    assert fake_controller.stream(shown(fake_controller)).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert said in refused(fake_controller, log, "handshake")
     assert fake_controller.quiet()
 
 
-def test_peer_without_a_certificate_is_refused(fake_controller: FakeController, log: Log) -> None:
-    assert fake_controller.stream(None).ended().code is grpc.StatusCode.UNAVAILABLE
-    assert "TLS handshake" in refused(fake_controller, log, "handshake")
-
-
-@pytest.mark.parametrize(
-    ("purpose", "ended"),
-    [
-        (ExtendedKeyUsageOID.SERVER_AUTH, timedelta(days=-1)),  # the controller's own, stolen
-        (ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=1)),  # expired yesterday
-    ],
-)
-def test_certificate_with_a_wrong_purpose_or_time_is_refused(
-    fake_controller: FakeController, log: Log, purpose: x509.ObjectIdentifier, ended: timedelta
-) -> None:
-    stream = fake_controller.stream(signed_by_our_ca(fake_controller, purpose, ended))
-    assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
-    refused(fake_controller, log, "handshake")
-
-
 def test_certificate_outside_the_ledger_is_refused(fake_controller: FakeController, log: Log) -> None:
-    ended = fake_controller.stream(
-        signed_by_our_ca(fake_controller, ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=-1))
-    ).ended()
+    ended = fake_controller.stream(signed_by_our_ca(fake_controller)).ended()
     assert ended.code is DENIED and "ledger that is lost" in ended.said
     refused(fake_controller, log, "revoked")
 
@@ -132,9 +126,6 @@ def test_peer_without_tls_is_refused(fake_controller: FakeController, log: Log, 
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
         plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         assert "TLS handshake" in refused(fake_controller, log, "handshake")
-
-
-# Revocation
 
 
 def test_revocation_ends_the_stream_and_refuses_the_certificate(fake_controller: FakeController, log: Log) -> None:
@@ -149,6 +140,9 @@ def test_revocation_ends_the_stream_and_refuses_the_certificate(fake_controller:
     fake_controller.again()
     assert fake_controller.stream(identity).ended().code is DENIED, "a restart changes nothing"
     refused(fake_controller, log, "revoked")
+    new = fake_controller.enrolled("phone")
+    assert fake_controller.stream(identity).ended().code is DENIED, "it needs its new certificate"
+    fake_controller.served(new)
 
 
 def test_revoked_agent_that_retries_is_logged_once_and_shown(
@@ -200,14 +194,6 @@ def test_revocation_covers_an_unused_token(fake_controller: FakeController, log:
     fake_controller.agents.revoke("phone")
     assert isinstance(fake_controller.join("phone", token), StreamStatus)
     refused(fake_controller, log, "token_unknown")
-
-
-def test_reenrolled_agent_needs_its_new_certificate(fake_controller: FakeController) -> None:
-    old = fake_controller.enrolled("phone")
-    fake_controller.agents.revoke("phone")
-    new = fake_controller.enrolled("phone")
-    assert fake_controller.stream(old).ended().code is DENIED
-    fake_controller.served(new)
 
 
 def test_older_certificate_counts_until_the_newer_is_used(fake_controller: FakeController, log: Log) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +16,7 @@ from controller.edges.agentlink.decode import LONGEST_ACCOUNT
 from controller.edges.trust.refusals import Refused
 from controller.features.caps.holder import MOST_PORTS
 from controller.protocol.enrolment import Binding
-from controller.protocol.reports import MOST_SUBFLOWS, Role
+from controller.protocol.reports import MOST_SUBFLOWS, PathHealth, PendingDestination, ProbePacket, Role
 from tests.controller.edges.agentlink.agent import HELLO
 
 PHONE = Binding(Role.TERMINAL, "phone")
@@ -62,14 +63,14 @@ GOOD = [
 ]  # fmt: skip
 
 
-def decoded(raw: bytes) -> object:
+def decoded(raw: bytes, role: Role = Role.TERMINAL) -> object:
     """Return the event for the core."""
     word = decode.message(raw)
     match word.WhichOneof("word"):
         case "hello":
             return decode.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))
         case "report":
-            return decode.reported(1, Role.TERMINAL, word.report)
+            return decode.reported(1, role, word.report)
         case "result":
             return decode.resulted(1, word.result)
         case "fired":
@@ -123,26 +124,12 @@ def test_an_address_has_one_spelling() -> None:
 EMPTY = pb.Connection()
 
 
-@pytest.mark.parametrize(
-    "connections",
-    [[EMPTY] * (decode.MOST_OF_A_REPORT + 1), [pb.Connection(subflows=[pb.Subflow()] * (decode.MOST_OF_A_REPORT + 1))]],
-    ids=["connections", "subflows"],
-)
-def test_oversized_report_is_refused_before_it_is_decoded(
-    connections: list[pb.Connection],
-) -> None:
+@pytest.mark.parametrize("subflows", [False, True])
+def test_oversized_report_is_refused_before_it_is_decoded(subflows: bool) -> None:
+    most = decode.MOST_OF_A_REPORT + 1
+    connections = [pb.Connection(subflows=[pb.Subflow()] * most)] if subflows else [EMPTY] * most
     with pytest.raises(Refused, match="reports 65537 connections or subflows: expected at most 65536"):
         decode.reported(1, Role.RELAY, pb.Report(connections=connections))
-
-
-def test_report_as_large_as_agents_can_make_is_accepted() -> None:
-    """It takes half of the bytes of a message, with the shortest possible subflows."""
-    shortest = pb.Subflow(
-        local_address="1.2.3.4", local_port=200, remote_address="1.2.3.5", remote_port=200, cwnd_segments=1,
-        mss_bytes=200, segments_sent=1,
-    )  # fmt: skip
-    one = pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[shortest])])).ByteSize() - 2
-    assert decode.MOST_BYTES / 2 / one < decode.MOST_OF_A_REPORT
 
 
 GOOD_ONE, BAD_ONE = (pb.Subflow(local_address=each, remote_address="192.0.2.2") for each in ("192.0.2.1", "nowhere"))
@@ -161,9 +148,7 @@ def one_subflow_each(subflows: list[pb.Subflow]) -> list[pb.Connection]:
     ],
     ids=["of one each", "of one connection", "in the last connection"],
 )
-def test_terminal_report_is_cut_at_the_subflow_limit(
-    connections: list[pb.Connection],
-) -> None:
+def test_terminal_report_is_cut_at_the_subflow_limit(connections: list[pb.Connection]) -> None:
     """The rest would be refused if it were decoded."""
     report = pb.Report(connections=connections)
     told_of = decode.reported(1, Role.TERMINAL, report)
@@ -205,19 +190,123 @@ def test_gateway_without_any_program_may_report_each_port() -> None:
         decode.reported(1, Role.GATEWAY, report)
 
 
-@pytest.mark.parametrize(
-    "told_of",
-    [
-        pb.Elimination(paths=[pb.PathCopies(name="wifi")] * 2),
-        pb.Elimination(paths=[pb.PathCopies(name=str(number)) for number in range(65)]),
-        pb.Elimination(paths=[pb.PathCopies(name="wifi", skew=range(65))]),
-        pb.Elimination(missing=[pb.Missing()] * 65),
-    ],
-    ids=["a path twice", "paths", "skews", "ports"],
-)
-def test_copy_counters_beyond_a_site_are_refused(told_of: pb.Elimination) -> None:
-    with pytest.raises(Refused, match="copies"):
-        decode.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
+HOUR_NS = 3600 * 10**9
+
+
+def columns(packets: int) -> dict[str, Any]:
+    """Return the largest probe result, with the longest numbers."""
+    return {
+        "trains": [number % decode.MOST_PACKETS for number in range(packets)],
+        "lengths": [1440] * packets,
+        **dict.fromkeys(("sent_ns", "received_ns", "answered_ns", "heard_ns"), [HOUR_NS] * packets),
+    }
+
+
+def report(**parts: Any) -> pb.FromAgent:
+    return pb.FromAgent(report=pb.Report(**parts))
+
+
+def copies(**parts: Any) -> pb.FromAgent:
+    return report(elimination=pb.Elimination(**parts))
+
+
+def probed(transport: str = "udp", **changed: list[int]) -> pb.FromAgent:
+    return pb.FromAgent(probed=pb.Probed(transport=transport, **columns(1) | changed))
+
+
+def taking(**parts: Any) -> pb.FromAgent:
+    return report(taking=pb.Taking(**parts))
+
+
+def sought(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.FromAgent:
+    return taking(sought=[pb.Sought(prefix=prefix, address=address, port=port)])
+
+
+def walked(*ways: pb.Way) -> pb.FromAgent:
+    return pb.FromAgent(walked=pb.Walked(ways=ways))
+
+
+MANY = [str(number) for number in range(251)]
+PARTS = pb.PathHealth(name="wifi", sent=9, lost=2, lost_there=2, lost_back=1)
+LOST = pb.HealthWindow(sent=1, lost=2)
+IMPOSSIBLE: dict[str, tuple[pb.FromAgent, str]] = {
+    "a path of copies twice": (copies(paths=[pb.PathCopies(name="wifi")] * 2), "copies"),
+    "paths of copies": (copies(paths=[pb.PathCopies(name=each) for each in MANY[:65]]), "copies"),
+    "skews": (copies(paths=[pb.PathCopies(name="wifi", skew=range(65))]), "copies"),
+    "ports": (copies(missing=[pb.Missing()] * 65), "copies"),
+    "a path twice": (report(health=[pb.PathHealth(name="wifi")] * 2), "the health of one path twice"),
+    "paths": (report(health=[pb.PathHealth(name=each) for each in MANY[:65]]), "health"),
+    "windows": (
+        report(health=[pb.PathHealth(name="wifi", windows=[pb.HealthWindow()] * 9)]),
+        "8 windows of one",
+    ),
+    "more lost than sent": (report(health=[pb.PathHealth(name="wifi", sent=1, lost=2)]), "wifi"),
+    "more lost there and back": (report(health=[PARTS]), "wifi"),
+    "more lost in a window": (report(health=[pb.PathHealth(name="wifi", windows=[LOST])]), "wifi"),
+    "packets without their times": (pb.FromAgent(probed=pb.Probed(trains=[0])), "1, 0, 0, 0, 0, 0 values of a probe"),
+    "packets of a probe": (probed(**columns(20_001)), "20001 packets of a probe: expected at most 20000"),
+    "a transport": (probed("ip\x1b"), "probed over 'ip ': expected udp or udp6"),
+    "a late packet": (probed(heard_ns=[HOUR_NS + 1]), "3600000000001 ns since the probe began"),
+    "a long packet": (probed(lengths=[65_508]), "65508 bytes of UDP payload"),
+    "trains": (probed(trains=[1 << 31]), "2147483648 trains"),
+    "relays": (taking(relays=[pb.RelayReached(name=each) for each in MANY[:65]]), "65 relays"),
+    "a relay twice": (taking(relays=[pb.RelayReached(name="oslo")] * 2), "one relay twice"),
+    "terminals": (taking(terminals=[pb.TerminalTaken(name=each) for each in MANY]), "251 intercepted terminals"),
+    "a terminal twice": (taking(terminals=[pb.TerminalTaken(name="tv")] * 2), "one intercepted terminal twice"),
+    "too much sought": (taking(sought=list(sought().report.taking.sought) * 65), "65 wanted destinations"),
+    "no prefix": (sought(prefix="45.0.30/24"), "an address and its network"),
+    "a prefix of another length": (sought(prefix="45.0.0.0/16"), "a /24 or /48"),
+    "bits behind the prefix": (sought(prefix="45.0.30.9/24"), "an address and its network"),
+    "an address elsewhere": (sought(address="45.0.31.9"), "a /24 or /48"),
+    "an address of another family": (sought(address="2a00::1"), "a /24 or /48"),
+    "no port": (sought(port=0), "1 to 65535"),
+    "ways": (walked(*[pb.Way()] * 65), "65 addresses"),
+    "a round trip beyond any timeout": (walked(pb.Way(rtt_us=60_000_001)), "a round trip of 60000001 us"),
+    "routers": (walked(pb.Way(routers=[pb.Router()] * 31)), "31 routers"),
+    "a router that is none": (walked(pb.Way(routers=[pb.Router(address="x")])), "'x' for an address"),
+}
+
+
+@pytest.mark.parametrize(("word", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_impossible_value_is_refused_with_a_sentence(word: pb.FromAgent, said: str) -> None:
+    with pytest.raises(Refused, match=said) as refused:
+        decoded(word.SerializeToString(), Role.GATEWAY)
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+
+
+def test_unknown_time_is_none_and_not_zero() -> None:
+    word = pb.Probed(
+        transport="udp", trains=[0], lengths=[64], sent_ns=[1], received_ns=[2], answered_ns=[0], heard_ns=[0]
+    )
+    assert decode.probed(1, word).packets == (ProbePacket(0, 64, 0, 1, None, None),)
+
+
+def test_path_health_is_reported() -> None:
+    window = pb.HealthWindow(seconds=10, sent=100, lost=3, lost_there=1, lost_back=1, rtt_median_us=20_000)
+    path = pb.PathHealth(name="wifi", sent=600, lost=9, lost_there=4, lost_back=5, late=2, windows=[window])
+    told = decode.reported(
+        1, Role.GATEWAY, pb.Report(health=[path], answering=pb.Answering(reason="8620 is taken", probes=1, too_many=2))
+    )
+    (one,) = told.health
+    assert isinstance(one, PathHealth) and (one.sent, one.lost, one.lost_there, one.late) == (600, 9, 4, 2)
+    assert one.windows[0].rtt_median_us == 20_000 and one.windows[0].seconds == 10
+    assert told.answering is not None and told.answering.reason == "8620 is taken"
+    nothing = decode.reported(1, Role.GATEWAY, pb.Report())
+    assert nothing.answering is None and nothing.health == ()
+
+
+def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
+    near = {"10.0.0.0/24": "10.0.0.1", "127.0.0.0/24": "127.0.0.1", "fe80::/48": "fe80::1", "224.0.0.0/24": "224.0.0.5"}
+    for prefix, address in near.items():
+        assert decode.interception_report(sought(prefix, address).report.taking).pending == ()
+    assert decode.interception_report(sought("2a00:1::/48", "2A00:1::1").report.taking).pending == (
+        PendingDestination("2a00:1::/48", "2a00:1::1", 443),
+    )
+
+
+def test_busy_share_and_reason_are_bounded() -> None:
+    told = decode.relay_report(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
+    assert told.busy_percent == 100 and told.reason.isprintable() and len(told.reason) <= 400
 
 
 def test_result_is_kept_whole_and_an_overlong_text_is_cut() -> None:

@@ -31,13 +31,17 @@ from tests.controller.edges.agentlink.fake_controller import ANYWHERE, FakeContr
 from tests.controller.edges.openflow.switches import until
 
 
+def start(directory: Path) -> None:
+    Agents(AgentService(ANYWHERE, ANYWHERE, str(directory)), lambda *_: None, bind)
+
+
 def test_oversized_ledger_is_refused_without_reading_it(fake_controller: FakeController) -> None:
     fake_controller.enrolled("phone")
     path = fake_controller.directory / "ledger.json"
     good = path.read_bytes()
     os.truncate(path, 5 << 30)
     with pytest.raises(AgencyError, match=r"ledger\.json.*it has more than 16 MiB"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
+        start(fake_controller.directory)
     path.write_bytes(good)
 
 
@@ -49,7 +53,7 @@ def test_damaged_file_is_named_and_not_replaced(fake_controller: FakeController,
     good = path.read_bytes()
     path.write_bytes(content)
     with pytest.raises(AgencyError, match=f"{name}.*: restore it, or move it away to start over"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
+        start(fake_controller.directory)
     path.write_bytes(good)
     fake_controller.again()
     fake_controller.served(identity)
@@ -78,7 +82,7 @@ def test_invalid_ledger_value_is_refused_with_its_place(
     part[last] = value
     path.write_text(json.dumps(kept))
     with pytest.raises(AgencyError) as refused:
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
+        start(fake_controller.directory)
     sentence = str(refused.value)
     assert sentence.startswith(f"{path}: agents.phone.{place}: ") and said in sentence and "\n" not in sentence
     assert "restore it, or move it away to start over" in sentence
@@ -104,14 +108,10 @@ def test_lost_file_is_reported_once_at_the_next_start(
     assert not _warnings(caplog)
 
 
-def _made_after(days: float, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(authority, "_now", lambda: datetime.now(UTC) + timedelta(days=days))
-        Authority(directory)
-
-
 def test_expired_ca_is_refused_with_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _made_after(-authority.CA_DAYS - 1, monkeypatch, tmp_path)
+    with monkeypatch.context() as then:
+        then.setattr(authority, "_now", lambda: datetime.now(UTC) - timedelta(days=authority.CA_DAYS + 1))
+        Authority(tmp_path)
     with pytest.raises(AgencyError, match=r"ca\.pem has expired: move it away .* must join again"):
         Authority(tmp_path)
 
@@ -122,7 +122,7 @@ def test_special_file_is_refused_without_blocking(fake_controller: FakeControlle
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(AgencyError, match=f"{name} cannot be read .*not a regular file.*: it must be a file"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(fake_controller.directory)), lambda *_: None, bind)
+        start(fake_controller.directory)
     path.unlink()
 
 
@@ -160,56 +160,51 @@ def _fill(disk: Path) -> None:
             pass
 
 
-def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path) -> None:
-    fake_controller = FakeController(disk / "agents")
-    try:
-        fake_controller.agents.invite("phone")
-        _fill(disk)
-        with pytest.raises(
-            Impossible, match=r"ledger\.json cannot be written \(No space left .*: free space on "
-        ) as full:
-            fake_controller.agents.invite("laptop")
-        assert "user" not in str(full.value), "permissions are not the cause"
-        assert not (fake_controller.directory / "ledger.json.new").exists()
-        assert [each.name for each in fake_controller.agents.enrolled()] == ["phone"]
-        (disk / "else").unlink()
-        fake_controller.agents.invite("laptop")
-    finally:
-        fake_controller.stop()
+@pytest.fixture
+def on_disk(disk: Path) -> Iterator[FakeController]:
+    made = FakeController(disk / "agents")
+    yield made
+    made.stop()
 
 
-def test_revocation_on_a_full_disk_acts_at_once(disk: Path) -> None:
-    fake_controller = FakeController(disk / "agents")
-    try:
-        identity = fake_controller.enrolled("phone")
-        stream, _ = fake_controller.served(identity)
-        _fill(disk)
-        answer = fake_controller.agents.revoke("phone")
-        assert answer.changed and "No space left" in answer.failed[0]
-        assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
-        ledger_file = fake_controller.directory / "ledger.json"
-        assert json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"] is None
-        (disk / "else").unlink()
-        until(lambda: json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"], "it is saved", PATIENCE_S)
-        fake_controller.again()
-        assert fake_controller.stream(identity).ended().code is grpc.StatusCode.PERMISSION_DENIED
-    finally:
-        fake_controller.stop()
+def test_full_disk_is_reported_and_leaves_no_file_behind(disk: Path, on_disk: FakeController) -> None:
+    on_disk.agents.invite("phone")
+    _fill(disk)
+    with pytest.raises(Impossible, match=r"ledger\.json cannot be written \(No space left .*: free space on ") as full:
+        on_disk.agents.invite("laptop")
+    assert "user" not in str(full.value), "permissions are not the cause"
+    assert not (on_disk.directory / "ledger.json.new").exists()
+    assert [each.name for each in on_disk.agents.enrolled()] == ["phone"]
+    (disk / "else").unlink()
+    on_disk.agents.invite("laptop")
+
+
+def test_revocation_on_a_full_disk_acts_at_once(disk: Path, on_disk: FakeController) -> None:
+    identity = on_disk.enrolled("phone")
+    stream, _ = on_disk.served(identity)
+    _fill(disk)
+    answer = on_disk.agents.revoke("phone")
+    assert answer.changed and "No space left" in answer.failed[0]
+    assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
+    ledger_file = on_disk.directory / "ledger.json"
+    assert json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"] is None
+    (disk / "else").unlink()
+    until(lambda: json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"], "it is saved", PATIENCE_S)
+    on_disk.again()
+    assert on_disk.stream(identity).ended().code is grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize("unwritable", ["full", "read-only"])
-def test_controller_with_a_ca_serves_from_an_unwritable_disk(disk: Path, unwritable: str) -> None:
-    fake_controller = FakeController(disk / "agents")
-    try:
-        identity = fake_controller.enrolled("phone")
-        if unwritable == "full":
-            _fill(disk)
-        else:
-            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        fake_controller.again()
-        fake_controller.served(identity)
-    finally:
-        fake_controller.stop()
+def test_controller_with_a_ca_serves_from_an_unwritable_disk(
+    disk: Path, on_disk: FakeController, unwritable: str
+) -> None:
+    identity = on_disk.enrolled("phone")
+    if unwritable == "full":
+        _fill(disk)
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    on_disk.again()
+    on_disk.served(identity)
 
 
 def test_lock_on_a_full_disk_is_held_without_its_process_number(disk: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,14 +12,12 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
-from cryptography.hazmat.primitives import serialization
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import listener as agent_listener
@@ -29,11 +27,11 @@ from controller.edges.trust.admission import Familiar
 from controller.edges.trust.refusals import AgencyError, Refusals
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
-from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to
+from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to, key_pem, pem
 from tests.controller.edges.agentlink.fake_controller import FakeController, bind
 from tests.controller.edges.agentlink.log import Log, refused
+from tests.controller.edges.openflow.switches import until
 
-PEM = serialization.Encoding.PEM
 TREE = Path(__file__).resolve().parents[4]
 
 
@@ -75,13 +73,8 @@ def test_closed_connections_need_no_garbage_collection(fake_controller: FakeCont
         for _ in range(20):
             with socket.create_connection((at.host, at.port), timeout=PATIENCE_S):
                 pass
-        deadline = time.monotonic() + PATIENCE_S
-        while (fake_controller.agents.refusals()["handshake"], open_tls_protocols()) != (
-            20,
-            before,
-        ) and time.monotonic() < deadline:
-            time.sleep(0.05)  # asyncio reports no event when it releases a connection
-        assert (fake_controller.agents.refusals()["handshake"], open_tls_protocols()) == (20, before)
+        ended = lambda: (fake_controller.agents.refusals()["handshake"], open_tls_protocols()) == (20, before)  # noqa: E731
+        until(ended, "each is counted and released", PATIENCE_S)  # asyncio reports no event then
     finally:
         gc.enable()
 
@@ -145,9 +138,7 @@ def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], FakeCon
         for _ in range(some):
             for at in (fake_controller.agents.listen, fake_controller.agents.join):
                 stack.enter_context(silent_client(at, b"\x16\x03\x01\x02\x00"))
-        deadline = time.monotonic() + PATIENCE_S
-        while open_tls_protocols() < 2 * some and time.monotonic() < deadline:
-            time.sleep(0.05)  # asyncio reports no event when it accepts
+        until(lambda: open_tls_protocols() >= 2 * some, "asyncio accepts them, without an event", PATIENCE_S)
         each = (resident_bytes() - before) / (2 * some)
     assert sum(places) * each < 60e6
 
@@ -206,8 +197,7 @@ def test_client_with_an_older_tls_is_refused(
     fake_controller: FakeController, log: Log, tmp_path: Path, listener: str
 ) -> None:
     identity = fake_controller.enrolled("phone")
-    key = identity.key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (tmp_path / "phone.pem").write_bytes(key + identity.certificate.public_bytes(PEM))
+    (tmp_path / "phone.pem").write_bytes(key_pem(identity.key) + pem(identity.certificate))
     context = ssl.create_default_context(cadata=fake_controller.ca_pem.decode())
     context.set_alpn_protocols(["h2"])
     context.load_cert_chain(tmp_path / "phone.pem")
@@ -317,15 +307,9 @@ def test_vanished_host_is_noticed(
     monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)
     fake_controller = build()
     program, directory = TREE / "build" / "bicast-agent", str(tmp_path / "phone")
-    words = [
-        "--name",
-        "phone",
-        "--token",
-        fake_controller.agents.invite("phone", Role.TERMINAL).token,
-        "--directory",
-        directory,
-    ]
-    subprocess.run([program, "join", str(fake_controller.agents.join), *words], check=True, capture_output=True)
+    token = fake_controller.agents.invite("phone", Role.TERMINAL).token
+    words = ["join", str(fake_controller.agents.join), "--name", "phone", "--token", token, "--directory", directory]
+    subprocess.run([program, *words], check=True, capture_output=True)
     agent = subprocess.Popen([program, "run", "--directory", directory], stderr=subprocess.DEVNULL)
     try:
         fake_controller.event(AgentOpened)

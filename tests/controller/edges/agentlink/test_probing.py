@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
-from controller.edges.trust.refusals import Refused
 from controller.protocol.orders import (
     AnswerProbes,
     AnswerSession,
@@ -20,12 +17,12 @@ from controller.protocol.orders import (
     MeasuredWay,
     Probe,
 )
-from controller.protocol.reports import PathHealth, ProbePacket, ProbeReport, Reported, Resulted, Role
+from controller.protocol.reports import ProbePacket, ProbeReport, Resulted
 from tests.controller.edges.agentlink.agent import Stream
 from tests.controller.edges.agentlink.fake_controller import FakeController
+from tests.controller.edges.agentlink.test_decode import HOUR_NS, columns
 
 WAY = MeasuredWay("wlan0", None, "203.0.113.9")
-HOUR_NS = 3600 * 10**9
 
 
 def answer(meeting: int) -> AnswerProbes:
@@ -90,15 +87,6 @@ def test_key_depends_on_the_pair_and_the_controller_start(fake_controller: FakeC
     assert keys(1).isdisjoint(first | second)
 
 
-def columns(packets: int) -> dict[str, Any]:
-    """Return the largest probe result, with the longest numbers."""
-    return {
-        "trains": [number % decode.MOST_PACKETS for number in range(packets)],
-        "lengths": [1440] * packets,
-        **dict.fromkeys(("sent_ns", "received_ns", "answered_ns", "heard_ns"), [HOUR_NS] * packets),
-    }
-
-
 def test_probe_result_arrives_complete_and_once(fake_controller: FakeController) -> None:
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     directive_for(fake_controller, stream, opened.session, 5, probe(1))
@@ -123,58 +111,3 @@ def test_result_of_a_probe_that_did_not_begin_is_refused(fake_controller: FakeCo
         fake_controller.event(Resulted)
     stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))
     assert "probed by directive 5" in stream.ended().said
-
-
-def test_unknown_time_is_none_and_not_zero() -> None:
-    word = pb.Probed(
-        transport="udp", trains=[0], lengths=[64], sent_ns=[1], received_ns=[2], answered_ns=[0], heard_ns=[0]
-    )
-    assert decode.probed(1, word).packets == (ProbePacket(0, 64, 0, 1, None, None),)
-
-
-WRONG = [
-    (pb.Probed(trains=[0]), "1, 0, 0, 0, 0, 0 values of a probe's packets"),
-    (pb.Probed(transport="udp", **columns(20_001)), "20001 packets of a probe: expected at most 20000"),
-    (pb.Probed(transport="ip\x1b", **columns(1)), "probed over 'ip ': expected udp or udp6"),
-    (pb.Probed(transport="udp", **columns(1) | {"heard_ns": [HOUR_NS + 1]}), "3600000000001 ns since the probe began"),
-    (pb.Probed(transport="udp", **columns(1) | {"lengths": [65_508]}), "65508 bytes of UDP payload"),
-    (pb.Probed(transport="udp", **columns(1) | {"trains": [1 << 31]}), "2147483648 trains"),
-]
-
-
-@pytest.mark.parametrize(("word", "said"), WRONG, ids=[said for _, said in WRONG])
-def test_probe_result_larger_than_ordered_is_refused(word: pb.Probed, said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        decode.probed(1, word)
-
-
-def reported(*paths: pb.PathHealth, answering: pb.Answering | None = None) -> Reported:
-    return decode.reported(1, Role.GATEWAY, pb.Report(health=paths, answering=answering))
-
-
-def test_path_health_is_reported() -> None:
-    window = pb.HealthWindow(seconds=10, sent=100, lost=3, lost_there=1, lost_back=1, rtt_median_us=20_000)
-    path = pb.PathHealth(name="wifi", sent=600, lost=9, lost_there=4, lost_back=5, late=2, windows=[window])
-    report = reported(path, answering=pb.Answering(reason="8620 is taken", probes=1, too_many=2))
-    (one,) = report.health
-    assert isinstance(one, PathHealth) and (one.sent, one.lost, one.lost_there, one.late) == (600, 9, 4, 2)
-    assert one.windows[0].rtt_median_us == 20_000 and one.windows[0].seconds == 10
-    assert report.answering is not None and report.answering.reason == "8620 is taken"
-    assert reported().answering is None and reported().health == ()
-
-
-@pytest.mark.parametrize(
-    "paths",
-    [
-        [pb.PathHealth(name="wifi")] * 2,
-        [pb.PathHealth(name=str(number)) for number in range(65)],
-        [pb.PathHealth(name="wifi", windows=[pb.HealthWindow()] * 9)],
-        [pb.PathHealth(name="wifi", sent=1, lost=2)],
-        [pb.PathHealth(name="wifi", sent=9, lost=2, lost_there=2, lost_back=1)],
-        [pb.PathHealth(name="wifi", windows=[pb.HealthWindow(sent=1, lost=2)])],
-    ],
-    ids=["twice", "paths", "windows", "more lost than sent", "more of the parts", "in a window"],
-)
-def test_contradictory_counts_are_refused(paths: list[pb.PathHealth]) -> None:
-    with pytest.raises(Refused, match=r"health|wifi"):
-        reported(*paths)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -51,12 +50,9 @@ class AgentHost:
         self.directory, self.python = directory, python
         ports = free_ports(4)
         (directory / "gateway.yaml").write_text(SITE.format(*ports))
-        self.client = Client(f"http://127.0.0.1:{ports[1]}")
-        self.environment = {**os.environ, "BICAST_API": f"127.0.0.1:{ports[1]}"}
+        self.api = f"127.0.0.1:{ports[1]}"
+        self.client = Client(f"http://{self.api}")
         self.running: list[subprocess.Popen[bytes]] = []
-        self.start()
-
-    def start(self) -> None:
         self.controller = self._begin("controller", self.python, "-m", "controller", "gateway.yaml")
         self.until(lambda: self.log("controller").count("listening for agents") > 0)
 
@@ -66,19 +62,19 @@ class AgentHost:
         self.running.append(begun)
         return begun
 
-    def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([TREE / "build/bicast-agent", *words], cwd=self.directory, capture_output=True, text=True)
-
     def bicast(self, *words: str) -> str:
-        done = subprocess.run(
-            [TREE / "bicast", *words], env=self.environment, capture_output=True, text=True, check=True
-        )
+        environment = {**os.environ, "BICAST_API": self.api}
+        done = subprocess.run([TREE / "bicast", *words], env=environment, capture_output=True, text=True, check=True)
         return done.stdout
 
-    def line(self, name: str) -> list[str]:
+    def enrol(self, name: str) -> str:
         """Return the command that `enroll` prints for the agent's host."""
         (line,) = [each for each in self.bicast("enroll", name).splitlines() if "bicast-agent join" in each]
-        return [*line.split()[1:], "--directory", name]
+        return f"{line} --directory {name}"
+
+    def join(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run the line as printed. The agent need not be installed."""
+        return subprocess.run(["sh", "-c", line], cwd=self.directory, capture_output=True, text=True)
 
     def run_agent(self, name: str) -> subprocess.Popen[bytes]:
         return self._begin(name, str(TREE / "build/bicast-agent"), "run", "--directory", name)
@@ -88,7 +84,7 @@ class AgentHost:
 
     def served(self, name: str) -> dict[str, Any] | None:
         """Return the agent once its report has arrived."""
-        agents = json.loads(self.bicast("status", "--json"))["agents"]
+        agents = self.client.get("status")["agents"]
         return next((one for one in agents if one["name"] == name and one["reports"] and one["state"] == "here"), None)
 
     def until(self, so: Callable[[], object]) -> None:
@@ -111,11 +107,10 @@ def agent_host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agent
 
 
 def test_agent_joins_is_revoked_and_joins_again(agent_host: AgentHost) -> None:
-    (line,) = [each for each in agent_host.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
-    typed = ["sh", "-c", f"{line} --directory phone"]  # as printed; the agent need not be installed
-    joined = subprocess.run(typed, cwd=agent_host.directory, capture_output=True, text=True)
+    line = agent_host.enrol("phone")
+    joined = agent_host.join(line)
     assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
-    replayed = agent_host.agent(*line.split()[1:], "--directory", "phone")
+    replayed = agent_host.join(line)
     assert replayed.returncode == 1 and "was already used" in replayed.stderr
     agent = agent_host.run_agent("phone")
     agent_host.until(lambda: agent_host.served("phone"))
@@ -128,13 +123,13 @@ def test_agent_joins_is_revoked_and_joins_again(agent_host: AgentHost) -> None:
     agent.terminate()
     agent.wait()
 
-    assert agent_host.agent(*agent_host.line("phone")).returncode == 0
+    assert agent_host.join(agent_host.enrol("phone")).returncode == 0
     agent_host.run_agent("phone")
     agent_host.until(lambda: agent_host.served("phone"))
 
 
 def test_agent_stops_even_if_the_controller_is_frozen(agent_host: AgentHost) -> None:
-    assert agent_host.agent(*agent_host.line("phone")).returncode == 0
+    assert agent_host.join(agent_host.enrol("phone")).returncode == 0
     phone = agent_host.run_agent("phone")
     agent_host.until(lambda: agent_host.served("phone"))
     agent_host.controller.send_signal(signal.SIGSTOP)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays and gateways know each other by the controller's certificates. Invalid messages from them are refused."""
+"""Relays and gateways know each other by the controller's certificates."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from api import agent_pb2 as pb
-from controller.edges.agentlink import decode
 from controller.edges.trust.authority import Trust
-from controller.edges.trust.refusals import Refused
 from controller.model.known import WEB
 from controller.protocol.enrolment import Binding, Credential
 from controller.protocol.orders import (
@@ -31,7 +28,7 @@ from controller.protocol.orders import (
     TunnelOrder,
     Tunnels,
 )
-from controller.protocol.reports import DistancesMeasured, PendingDestination, Resulted, Role
+from controller.protocol.reports import DistancesMeasured, Resulted, Role
 from tests.controller.edges.agentlink.agent import Identity, new_key, request
 from tests.controller.edges.agentlink.fake_controller import FakeController
 
@@ -42,9 +39,6 @@ def ordered(fake_controller: FakeController, identity: Identity) -> pb.Relay:
     stream, opened = fake_controller.served(identity)
     fake_controller.agents.perform(Direct(opened.session, 5, STANDS))
     return stream.on_event().directive.relay
-
-
-# Certificates
 
 
 def test_relay_gets_a_certificate_for_its_own_key_and_name(fake_controller: FakeController) -> None:
@@ -121,9 +115,6 @@ def test_tunnel_key_depends_only_on_the_end_certificates(fake_controller: FakeCo
     assert keys(one, *others) == first, "the same after a restart"
 
 
-# Messages
-
-
 def test_walk_result_is_accepted_once_and_only_if_ordered(fake_controller: FakeController) -> None:
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     fake_controller.agents.perform(
@@ -151,56 +142,3 @@ def test_take_order_arrives_complete(fake_controller: FakeController) -> None:
     assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)
     assert oslo.key_sha256 == b"\1" * 32, "the gateway accepts no other key"
     assert (take.port, take.block, list(getattr(take, "except"))) == ("rl-home", True, ["192.0.2.0/24"])
-
-
-def taking_of(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.Taking:
-    return pb.Taking(sought=[pb.Sought(prefix=prefix, address=address, port=port)])
-
-
-BAD: dict[str, Callable[[], object]] = {
-    "too many relays": lambda: decode.interception_report(
-        pb.Taking(relays=[pb.RelayReached(name=str(n)) for n in range(65)])
-    ),
-    "a relay twice": lambda: decode.interception_report(pb.Taking(relays=[pb.RelayReached(name="oslo")] * 2)),
-    "too many terminals": lambda: decode.interception_report(
-        pb.Taking(terminals=[pb.TerminalTaken(name=str(n)) for n in range(251)])
-    ),
-    "a terminal twice": lambda: decode.interception_report(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
-    "too much sought": lambda: decode.interception_report(pb.Taking(sought=list(taking_of().sought) * 65)),
-    "no prefix": lambda: decode.interception_report(taking_of(prefix="45.0.30/24")),
-    "a prefix of another length": lambda: decode.interception_report(taking_of(prefix="45.0.0.0/16")),
-    "bits behind the prefix": lambda: decode.interception_report(taking_of(prefix="45.0.30.9/24")),
-    "an address elsewhere": lambda: decode.interception_report(taking_of(address="45.0.31.9")),
-    "an address of another family": lambda: decode.interception_report(taking_of(address="2a00::1")),
-    "no port": lambda: decode.interception_report(taking_of(port=0)),
-    "too many ways": lambda: decode.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
-    "a round trip beyond any timeout": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
-    "too many routers": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
-    "a router that is none": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router(address="x")])])),
-}
-
-
-@pytest.mark.parametrize("said", BAD.values(), ids=BAD)
-def test_impossible_value_is_refused_with_a_sentence(said: Callable[[], object]) -> None:
-    with pytest.raises(Refused) as refused:
-        said()
-    assert str(refused.value).isprintable() and len(str(refused.value)) < 300
-
-
-def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
-    near = [
-        ("10.0.0.0/24", "10.0.0.1"),
-        ("127.0.0.0/24", "127.0.0.1"),
-        ("fe80::/48", "fe80::1"),
-        ("224.0.0.0/24", "224.0.0.5"),
-    ]
-    for prefix, address in near:
-        assert decode.interception_report(taking_of(prefix, address)).pending == ()
-    assert decode.interception_report(taking_of("2a00:1::/48", "2A00:1::1")).pending == (
-        PendingDestination("2a00:1::/48", "2a00:1::1", 443),
-    )
-
-
-def test_busy_share_and_reason_are_bounded() -> None:
-    told = decode.relay_report(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
-    assert told.busy_percent == 100 and told.reason.isprintable() and len(told.reason) <= 400

@@ -141,35 +141,27 @@ def test_large_report_delays_no_other_agent(fake_controller: FakeController, mon
     assert large.on_event().taken.sequence == 1
 
 
+def path(*addresses: str) -> pb.Path:
+    return pb.Path(terminal_addresses=addresses)
+
+
+PREFERRED = pb.Prefer(path=path("192.0.2.1", "2001:db8::1"), others=[path("192.0.2.2"), path("192.0.2.3")], hard=True)
+ARMED = pb.Arm(
+    name="a", watched=path("192.0.2.1"), fallback=path("192.0.2.2"), no_progress_ms=150, no_progress_many_ms=100,
+    lease_ms=30_000,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("order", "word"),
     [
         (
             Prefer(("192.0.2.1", "2001:db8::1"), (("192.0.2.2",), ("192.0.2.3",)), True),
-            pb.Directive(
-                id=9,
-                prefer=pb.Prefer(
-                    path=pb.Path(terminal_addresses=["192.0.2.1", "2001:db8::1"]),
-                    others=[pb.Path(terminal_addresses=["192.0.2.2"]), pb.Path(terminal_addresses=["192.0.2.3"])],
-                    hard=True,
-                ),
-            ),
+            pb.Directive(id=9, prefer=PREFERRED),
         ),
-        (
-            Arm("a", ("192.0.2.1",), ("192.0.2.2",), 150, 100, 30_000),
-            pb.Directive(
-                id=9,
-                arm=pb.Arm(
-                    name="a",
-                    watched=pb.Path(terminal_addresses=["192.0.2.1"]),
-                    fallback=pb.Path(terminal_addresses=["192.0.2.2"]),
-                    no_progress_ms=150,
-                    no_progress_many_ms=100,
-                    lease_ms=30_000,
-                ),
-            ),
-        ),
+        (Arm("a", ("192.0.2.1",), ("192.0.2.2",), 150, 100, 30_000), pb.Directive(id=9, arm=ARMED)),
     ],
+    ids=["prefer", "arm"],
 )
 def test_order_arrives_and_its_result_returns(
     fake_controller: FakeController, order: Directive, word: pb.Directive
@@ -192,7 +184,7 @@ def test_order_for_an_ended_session_is_dropped(fake_controller: FakeController) 
     assert again.on_event().directive.id == 2
 
 
-NOWHERE = pb.Subflow(local_address="x")
+NOWHERE = pb.Connection(subflows=[pb.Subflow(local_address="x")])
 NO_HELLO = "sent another message before its hello"
 
 
@@ -209,10 +201,7 @@ NO_HELLO = "sent another message before its hello"
         ([HELLO, HELLO], "a second hello"),
         ([HELLO, b"\x00" * (1 + (4 << 20))], "4194305 bytes"),
         ([HELLO, pb.FromAgent(result=pb.Result(directive=3))], "answered directive 3"),
-        (
-            [HELLO, pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[NOWHERE])]))],
-            "'x' for an address",
-        ),
+        ([HELLO, pb.FromAgent(report=pb.Report(connections=[NOWHERE]))], "'x' for an address"),
     ],
 )  # fmt: skip
 def test_protocol_violation_ends_the_stream_with_a_reason(

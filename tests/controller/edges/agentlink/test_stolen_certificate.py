@@ -9,42 +9,49 @@ import pytest
 from api import agent_pb2 as pb
 from controller.edges.agentlink import sessions
 from controller.protocol.orders import Direct, Disarm
-from controller.protocol.reports import AgentClosed, AgentOpened
+from controller.protocol.reports import AgentClosed, AgentOpened, Reported
 from tests.controller.edges.agentlink.agent import HELLO, Stream
 from tests.controller.edges.agentlink.fake_controller import FakeController
 from tests.controller.edges.agentlink.log import Log, refused
 
 
-def answer_liveness_order(stream: Stream) -> None:
-    """Answer the liveness order as an agent does."""
-    word = stream.on_event()
-    assert word.directive.id == 0 and word.directive.report_every.interval_ms == 1000
-    stream.say(pb.FromAgent(result=pb.Result(directive=0, done=True)))
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a second stream wait until the first one answers or ends."""
+    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
 
 
-def test_second_stream_is_refused_while_the_first_answers(fake_controller: FakeController, log: Log) -> None:
+def rivals(fake_controller: FakeController) -> tuple[Stream, AgentOpened, Stream]:
+    """Return a served stream, its event, and a second stream with its certificate, which waits for its answer."""
     identity = fake_controller.enrolled("phone")
     first, opened = fake_controller.served(identity)
     second = fake_controller.stream(identity)
     second.say(HELLO)
-    answer_liveness_order(first)
+    word = first.on_event()
+    assert word.directive.id == 0 and word.directive.report_every.interval_ms == 1000
+    return first, opened, second
+
+
+ANSWER = pb.FromAgent(result=pb.Result(directive=0, done=True))
+REPORT = pb.FromAgent(report=pb.Report(sequence=1, interval_ms=1000))
+
+
+@pytest.mark.parametrize("sign", [ANSWER, REPORT], ids=["answer", "report"])
+@pytest.mark.usefixtures("patient")
+def test_second_stream_is_refused_while_the_first_answers(
+    fake_controller: FakeController, log: Log, sign: pb.FromAgent
+) -> None:
+    first, opened, second = rivals(fake_controller)
+    first.say(sign)
     assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
     line = refused(fake_controller, log, "rival")
     assert f"phone is already connected from {opened.peer}" in line and "revoke phone" in line
+    if sign is REPORT:
+        fake_controller.event(Reported)
+        assert first.on_event().taken.sequence == 1
     assert fake_controller.quiet(), "the core gets no event"
     fake_controller.agents.perform(Direct(opened.session, 1, Disarm("x")))
     assert first.on_event().directive.id == 1, "the first goes on"
-
-
-def test_report_proves_liveness_too(fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
-    identity = fake_controller.enrolled("phone")
-    first, _ = fake_controller.served(identity)
-    second = fake_controller.stream(identity)
-    second.say(HELLO)
-    assert first.on_event().directive.id == 0
-    first.report(1)
-    assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
 
 
 def test_stream_that_does_not_answer_is_replaced(
@@ -63,29 +70,17 @@ def test_stream_that_does_not_answer_is_replaced(
     assert second.on_event().taken.sequence == 1
 
 
-def test_waiting_stream_is_admitted_when_the_first_ends(
-    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
-    identity = fake_controller.enrolled("phone")
-    first, _ = fake_controller.served(identity)
-    second = fake_controller.stream(identity)
-    second.say(HELLO)
-    assert first.on_event().directive.id == 0, "it waits"
+@pytest.mark.usefixtures("patient")
+def test_waiting_stream_is_admitted_when_the_first_ends(fake_controller: FakeController) -> None:
+    first, _, second = rivals(fake_controller)
     first.finish()
     fake_controller.closed()
     assert second.on_event().HasField("welcome")
 
 
-def test_waiting_stream_is_refused_after_a_revocation(
-    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
-    identity = fake_controller.enrolled("phone")
-    first, _ = fake_controller.served(identity)
-    second = fake_controller.stream(identity)
-    second.say(HELLO)
-    assert first.on_event().directive.id == 0, "it waits"
+@pytest.mark.usefixtures("patient")
+def test_waiting_stream_is_refused_after_a_revocation(fake_controller: FakeController) -> None:
+    _, _, second = rivals(fake_controller)
     fake_controller.agents.revoke("phone")
     assert second.ended().code is grpc.StatusCode.PERMISSION_DENIED
     fake_controller.closed()
