@@ -16,40 +16,28 @@ HOP: Neighbour = ("lte0", SITE.uplink("lte").next_hops[0].address)
 PHONE: Neighbour = ("lan0", SITE.terminals[1].addresses[0].address)
 
 
-def asked(schedule: Schedule, now: float) -> list[Neighbour]:
-    return [each.where for each in schedule.due(SITE, SEEN, now)]
+def asked(schedule: Schedule, now: float, doubted: frozenset[str] = frozenset()) -> list[Neighbour]:
+    return [each.where for each in schedule.due(SITE, SEEN, now, doubted)]
 
 
 @pytest.mark.parametrize("where", [HOP, PHONE])
-def test_known_neighbour_is_asked_until_it_answers(where: Neighbour) -> None:
+def test_neighbour_is_asked_until_it_answers_and_after_a_change_of_its_port(where: Neighbour) -> None:
     schedule = Schedule()
     assert [where in asked(schedule, now) for now in (0.0, 0.5, 1.0)] == [True, False, True]
     schedule.answered(where)
     assert where in asked(schedule, 3.0)
     assert where not in asked(schedule, 3.0 + KNOWN_EVERY_S - 1)
     assert where in asked(schedule, 3.0 + KNOWN_EVERY_S)
-
-
-@pytest.mark.parametrize("where", [HOP, PHONE])
-def test_neighbour_is_asked_again_after_a_change_of_its_port(where: Neighbour) -> None:
-    schedule = Schedule()
-    asked(schedule, 0.0)
-    schedule.answered(where)
-    asked(schedule, 1.0)
     schedule.at_once(where[0])
-    assert [where in asked(schedule, now) for now in (1.1, 1.5, 2.1)] == [True, False, True]
+    assert [where in asked(schedule, 3.0 + KNOWN_EVERY_S + s) for s in (0.1, 0.5, 1.1)] == [True, False, True]
 
 
 def test_next_hop_of_a_doubted_uplink_is_asked_each_second() -> None:
     schedule, doubted = Schedule(), frozenset({"lte"})
-
-    def is_asked(now: float, doubted: frozenset[str]) -> bool:
-        return HOP in [each.where for each in schedule.due(SITE, SEEN, now, doubted)]
-
-    assert is_asked(0.0, frozenset())
+    assert HOP in asked(schedule, 0.0)
     schedule.answered(HOP)
-    assert is_asked(1.0, frozenset()) and not is_asked(2.0, frozenset())
+    assert HOP in asked(schedule, 1.0) and HOP not in asked(schedule, 2.0)
     for now in (3.0, 4.0, 5.0):
-        assert is_asked(now, doubted)
+        assert HOP in asked(schedule, now, doubted)
         schedule.answered(HOP)
-    assert is_asked(6.0, frozenset()) and not is_asked(7.0, frozenset())
+    assert HOP in asked(schedule, 6.0) and HOP not in asked(schedule, 7.0)
