@@ -104,16 +104,16 @@ def guesses(count: int, *, hit: int | None = None) -> list[FakeConnection]:
     return invented
 
 
-def test_port_guesses_are_remembered_for_minutes() -> None:
+def test_port_guesses_are_remembered_for_minutes_over_a_reconnect() -> None:
     scene = listed()
     scene.client()
-    port = scene.connection().subflows[0].port
-    world = guesses(AT_RANDOM + TIMES + 1, hit=port)
+    world = guesses(AT_RANDOM + TIMES + 1, hit=scene.connection().subflows[0].port)
     guest = FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), world)
     scene.join(guest)
     lose(scene, world, 5)
-    assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
+    scene.leave(guest)
     del world[1:]
+    scene.join(guest)
     lose(scene, world, int(GUESSES_KEPT_S) - 5)
     assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
     lose(scene, world, 10)
@@ -133,21 +133,6 @@ def test_server_that_guesses_new_ports_moves_no_terminal() -> None:
     world[:] = guesses(AT_RANDOM + TIMES, hit=port)
     lose(scene, world, 10)
     assert scene.active == "wifi" and not scene.entries()
-
-
-def test_reconnect_does_not_clear_port_guesses() -> None:
-    scene = listed()
-    scene.client()
-    port = scene.connection().subflows[0].port
-    world = guesses(AT_RANDOM + TIMES + 1, hit=port)
-    guest = FakeHost("www", Role.RELAY, (RELAY_ADDRESS,), world)
-    scene.join(guest)
-    lose(scene, world, 3)
-    scene.leave(guest)
-    del world[1:]
-    scene.join(guest)
-    lose(scene, world, 10)
-    assert scene.active == "wifi"
 
 
 def test_short_connections_do_not_count_as_guesses() -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from controller.core import overrides
 from controller.model.config import Mode
-from controller.protocol.reports import PathManager, Role
+from controller.protocol.reports import FailoverFired, PathManager, Resulted, Role
 from controller.protocol.requests import Impossible
 from controller.readout.why import course
 from tests.controller import sites
@@ -73,9 +73,10 @@ class Steering(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.scene.pass_time(seconds)
 
-    @rule()
-    def orders_arrive(self) -> None:
-        self.scene.drain()
+    @rule(steps=st.integers(1, 40))
+    def orders_arrive(self, steps: int) -> None:
+        for _ in range(steps):
+            self.scene.step()
 
     @rule(name=st.sampled_from(HANDS))
     def reports(self, name: str) -> None:
@@ -87,6 +88,14 @@ class Steering(RuleBasedStateMachine):
         host = self.hosts[name]
         if host.armed and host.session in self.scene.hosts:
             self.scene.tell(host.fires("client", 160))
+
+    @rule(
+        name=st.sampled_from(HANDS), terminal=st.sampled_from(["client", "phone", "nobody"]), at=st.integers(100, 200)
+    )
+    def lies(self, name: str, terminal: str, at: int) -> None:
+        if (session := self.hosts[name].session) in self.scene.hosts:
+            self.scene.tell(FailoverFired(session, terminal, "it did not", 100, 1, at))
+            self.scene.tell(Resulted(session, 1, True, "it was not asked", 1, 1))
 
     @rule(port=st.sampled_from(["wifi0", "lte0"]), up=st.booleans())
     def port(self, port: str, up: bool) -> None:
@@ -129,9 +138,14 @@ class Steering(RuleBasedStateMachine):
         site = self.scene.core.config.sites[0]
         names = {uplink.name for uplink in site.uplinks}
         assert view.active_uplink in names
+        for steered in self.scene.core.steering.steered.values():
+            assert steered.course.active == self.scene.core.wanted.active_uplink(steered.site, steered.terminal)
 
     def teardown(self) -> None:
         scene = self.scene
+        if scene.switch().session is None:
+            scene.connect()
+        scene.drain()
         self.mode(Mode.SINGLE)
         self.reconfigures("as it was")
         self.scene.leave(self.hosts["guest"])
@@ -145,6 +159,7 @@ class Steering(RuleBasedStateMachine):
         scene.switch_to("lte")
         for _ in range(35):
             scene.second(self.hosts["relay-1"], self.hosts["client"])
+        assert scene.installed() == scene.compiled()
         for connection in scene.world:
             assert [each.address for each in connection.carrying()] == [LTE]
             flagged = {(each.terminal.backup, each.server.backup) for each in connection.subflows}

@@ -129,17 +129,6 @@ def test_downstream_loss_moves_both_ends_with_figures() -> None:
     assert entry.agents["relay-1"].done and entry.agents["relay-1"].connections == 1
 
 
-def test_dead_path_is_left_with_a_hard_order() -> None:
-    scene = SteeringScenario()
-    relay, connection = scene.relay(), scene.connection()
-    connection.subflows[1].server.backup = True
-    scene.downloads(3)
-    scene.downloads(3, dead=(WIFI,))
-    assert scene.active == "lte" and scene.health("wifi") is UplinkHealth.DEAD
-    assert prefers(relay) == [Prefer((LTE,), ((WIFI, WIFI6),), hard=True)]
-    assert [each.address for each in connection.subflows] == [LTE]
-
-
 def test_unchanged_port_state_does_not_revive_a_dead_path() -> None:
     scene, relay, _ = downloading(3)
     scene.tell(relay.fires("client", 160))
@@ -166,18 +155,13 @@ def test_switch_alone_skips_a_downed_port_without_an_agent() -> None:
 def test_dead_path_of_three_is_closed_and_the_other_is_backup() -> None:
     written = sites.document()
     home = written["sites"]["home"]
-    home["uplinks"]["dsl"] = {
-        "port": "lan0",
-        "addresses": ["192.168.220.2/24"],
-        "next_hops": [{"address": "192.168.220.1", "mac": LTE_HOP_MAC}],
-    }
+    hop = {"address": "192.168.220.1", "mac": LTE_HOP_MAC}
+    home["uplinks"]["dsl"] = {"port": "lan0", "addresses": ["192.168.220.2/24"], "next_hops": [hop]}
     del home["terminals"]["phone"], home["subnets"]["lan"]
     home["subnets"]["dsl-side"] = {"gateways": ["192.168.230.2/24"], "uplink": "dsl"}
-    places = home["terminals"]["client"]["addresses"]
-    home["terminals"]["client"]["addresses"] = [*places[:2], {"address": "192.168.230.3", "port": "c2"}]
+    home["terminals"]["client"]["addresses"][2] = {"address": "192.168.230.3", "port": "c2"}
     scene = SteeringScenario(written=written)
-    relay = scene.relay()
-    connection = scene.connection(RELAY_ADDRESS, WIFI, LTE, "192.168.230.3")
+    relay, connection = scene.relay(), scene.connection(RELAY_ADDRESS, WIFI, LTE, "192.168.230.3")
     scene.downloads(2)
     scene.up("wifi0", False)
     scene.drain()
@@ -213,26 +197,17 @@ def test_off_has_no_decisions_and_no_failovers() -> None:
 
 
 def test_many_decisions_are_one_compilation() -> None:
-    written = sites.many(20)
-    written["subnets"] = {
-        f"side{at}": {"gateways": [f"10.{at}.0.1/16"], "mac": "02:00:00:00:03:01", "uplink": f"up{at}"} for at in (1, 2)
-    }
-    for number, terminal in enumerate(written["terminals"].values(), 1):
-        terminal["addresses"] = [
-            {"address": f"10.{at}.0.{number + 1}", "port": "big-lan", "mac": "02:00:00:00:04:01"} for at in (1, 2)
-        ]
     ports = {"big-u1": PORTS["wifi0"], "big-u2": PORTS["lte0"], "big-lan": PORTS["lan0"]}
-    pair = CoreAndSwitch(sites.loaded({"servers": ["relay-1"], "sites": {"big": written}}), [FakeSwitch(ports)])
+    pair = CoreAndSwitch(sites.loaded({"servers": ["relay-1"], "sites": {"big": sites.many(20)}}), [FakeSwitch(ports)])
     pair.connect()
     pair.drain()
-    world = [FakeConnection.between(RELAY_ADDRESS, f"10.1.0.{at + 1}", f"10.2.0.{at + 1}") for at in range(1, 21)]
-    relay = FakeHost("relay-1", Role.RELAY, (RELAY_ADDRESS,), world)
-    pair.join(relay)
+    world = [FakeConnection.between(RELAY_ADDRESS, f"10.0.1.{at}") for at in range(1, 21)]
+    pair.join(FakeHost("relay-1", Role.RELAY, (RELAY_ADDRESS,), world))
     pair.second()
     before = pair.switch().reconciles
     pair.up("big-u1", False)
     pair.drain()
-    assert len(prefers(relay)) == 20 == len(pair.core.wanted.decided)
+    assert len(pair.core.wanted.decided) == 20
     assert pair.switch().reconciles - before <= 2, "one for the port, and one for all decisions"
     assert pair.installed() == pair.compiled()
 
@@ -294,24 +269,6 @@ def test_server_that_would_move_others_too_gets_no_order() -> None:
     assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].answers()[0]
 
 
-def test_enrolled_terminal_needs_one_of_its_addresses() -> None:
-    scene = SteeringScenario()
-    other = scene.client("laptop-agent", terminal="client")
-    scene.second()
-    assert scene.core.steering.agents["laptop-agent"].concerns == {"client"}
-    scene.leave(other)
-    half = FakeHost("tablet", Role.TERMINAL, (LTE,), scene.world, terminal="client")  # its Wi-Fi comes up later
-    scene.join(half)
-    scene.second()
-    assert scene.core.steering.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}
-    scene.leave(half)
-    thief = FakeHost("phone", Role.TERMINAL, (WIFI, LTE), scene.world)
-    scene.join(thief)
-    scene.second()
-    agent = scene.core.steering.agents["phone"]
-    assert not agent.concerns and agent.owns_nobody is not None and "belongs to the terminal phone" in agent.owns_nobody
-
-
 # Overrides
 
 
@@ -326,12 +283,11 @@ def test_override_lasts_until_auto_and_stops_policies() -> None:
     assert scene.core.wanted == Wanted(active={"client": "wifi"})
     assert not relay.armed and course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.PEOPLE
     answer, entries = scene.switch_to("auto")
-    assert answer.changed and "left to policies, which chose lte" in answer.done[0]
-    assert scene.active == "lte" and scene.gateway_is_on("lte") and entries[0].by is By.POLICY
+    assert answer.changed and scene.active == "lte" and scene.gateway_is_on("lte") and entries[0].by is By.POLICY
     assert course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.POLICIES
     assert [each.address for each in connection.carrying()] == [LTE]
     again, entries = scene.switch_to("auto")
-    assert not again.changed and "already left to policies" in again.done[0] and not entries
+    assert not again.changed and not entries
 
 
 def test_override_and_decision_survive_a_restart() -> None:
@@ -406,14 +362,6 @@ def test_failovers_armed_together_are_renewed_at_spread_times() -> None:
         assert sum(second <= each < second + 1 for each in after) < 100
 
 
-def test_returning_agent_is_armed_again() -> None:
-    scene, relay, _ = downloading()
-    relay.armed.clear()
-    scene.join(relay)
-    scene.second()
-    assert relay.armed.keys() == {"client"}
-
-
 def test_fired_failover_moves_the_gateway_too() -> None:
     scene, relay, connection = downloading(3)
     scene.tell(relay.fires("client", 160))
@@ -421,9 +369,7 @@ def test_fired_failover_moves_the_gateway_too() -> None:
     assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
     assert not prefers(relay) and [each.address for each in connection.subflows] == [LTE]
     (entry,) = scene.entries()
-    limits = "armed for 150 ms, or 100 ms with many segments in flight"
-    assert entry.by is By.FAILOVER
-    assert entry.reason == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
+    assert entry.by is By.FAILOVER and "no progress for 160 ms with data in flight" in entry.reason
     assert entry.agents["relay-1"].answer == "it fired" and entry.gateway.done
 
 
@@ -442,14 +388,18 @@ def test_passive_end_is_armed_too() -> None:
     assert [each.address for each in connection.carrying()] == [LTE]
 
 
-def test_failover_is_disarmed_without_a_fallback() -> None:
+def test_failover_is_disarmed_without_a_fallback_and_armed_again_with_one() -> None:
     scene, relay, _ = downloading()
     scene.up("lte0", False)
     scene.drain()
     assert relay.orders[-1] == Disarm("client") and not relay.armed
     scene.up("lte0", True)
     scene.second()
-    assert relay.armed
+    assert relay.armed.keys() == {"client"}
+    relay.armed.clear()
+    scene.join(relay)
+    scene.second()
+    assert relay.armed.keys() == {"client"}, "after its return"
 
 
 def test_failover_during_an_override_is_undone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,15 +27,20 @@ def owned(scene: SteeringScenario) -> tuple[FakeHost, FakeConnection]:
     return client, connection
 
 
-def test_auto_restores_the_owners_backup_flags() -> None:
-    for wishes in (("lte",), ("wifi",), ("lte", "wifi", "lte")):
-        scene = SteeringScenario()
-        _, connection = owned(scene)
-        for uplink in wishes:
-            scene.switch_to(uplink)
-            scene.second()
-        _, entries = scene.switch_to("auto")
-        assert backups(connection) == AS_OWNED and entries[0].agents["client"].done
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "after a restart"])
+@pytest.mark.parametrize("wishes", [("lte",), ("wifi",), ("lte", "wifi", "lte")])
+def test_auto_restores_the_owners_backup_flags(wishes: tuple[str, ...], restarts: bool) -> None:
+    """After a restart only the default is active."""
+    scene = SteeringScenario()
+    _, connection = owned(scene)
+    for uplink in wishes:
+        scene.switch_to(uplink)
+        scene.second()
+    if restarts:
+        scene.restart()
+        scene.second()
+    _, entries = scene.switch_to("auto")
+    assert backups(connection) == AS_OWNED and (restarts or entries[0].agents["client"].done)
 
 
 def test_flags_set_by_the_owner_during_off_are_restored() -> None:
@@ -74,16 +80,6 @@ def test_unknown_path_stays_backup_after_auto_with_a_note() -> None:
     order = prefers(client)[-1]
     assert order.path == (WIFI, WIFI6) and order.others == ((LTE,),)
     assert "lte stays backup at client: its earlier flag is not known" in entries[0].reason
-
-
-def test_auto_after_a_restart_activates_only_the_default() -> None:
-    scene = SteeringScenario()
-    _, connection = owned(scene)
-    scene.switch_to("lte")
-    scene.restart()
-    scene.second()
-    scene.switch_to("auto")
-    assert backups(connection) == AS_OWNED
 
 
 def test_new_agent_that_did_not_follow_shows_its_owners_flags() -> None:
