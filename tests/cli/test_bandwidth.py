@@ -104,10 +104,3 @@ def test_a_bad_probe_file_is_refused_in_one_sentence(
         place.write_text(content, encoding="latin-1")
     assert main(["bandwidth", str(place)]) == REFUSED
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["--link", "0"], ["--link", "nan"], ["--alpha", "inf"], ["--alpha", "x"]])
-def test_invalid_numbers_are_exit_code_2(words: list[str], capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["bandwidth", "path.csv", *words])
-    assert ended.value.code == 2

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -11,28 +10,13 @@ from importlib.util import find_spec
 
 import pytest
 
-from cli import USAGE
 from cli import experiment as verb
 from lab.processes.controller import TREE
-
-
-def parse(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    verb.add(parser.add_subparsers(dest="verb"))
-    return parser.parse_args(["experiment", *words])
 
 
 @pytest.mark.parametrize("module", [one.module for one in verb.EXPERIMENTS.values()])
 def test_each_listed_experiment_has_a_module(module: str) -> None:
     assert find_spec(module) is not None
-
-
-def test_experiment_is_quick_unless_full_is_given(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not parse("transfer").full
-    assert parse("transfer", "--full", "--json").full
-    with pytest.raises(SystemExit) as ended:
-        parse("transfer", "--quick", "--full")
-    assert ended.value.code == USAGE
 
 
 def test_listing_experiments_imports_none_of_them() -> None:

@@ -27,14 +27,6 @@ def test_mptcp_passes_arguments_and_exit_codes_through() -> None:
     assert "/run/netns/nowhere" in nowhere.stderr
 
 
-def test_help_lists_every_verb_of_the_agent(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["mptcp", "--help"])
-    ours = capsys.readouterr().out.split("verbs:\n")[1].split("\n\n")[0]
-    theirs = mptcp("help").stdout.split("verbs:\n")[1].split("\n\n")[0]
-    assert [line.split() for line in ours.splitlines()] == [line.split() for line in theirs.splitlines()]
-
-
 def test_mptcp_names_make_setup_when_the_agent_is_not_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

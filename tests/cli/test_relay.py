@@ -34,14 +34,11 @@ def test_add_prints_the_command_to_run_on_the_relay(
 def test_add_prints_no_token_for_a_connected_relay_agent(
     api: str, fake_core: FakeCore, fake_enroller: FakeEnroller, capsys: Captured
 ) -> None:
-    fake_enroller.known["phone"] = replace(PHONE, role=Role.RELAY, terminal=None)
-    assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
-    assert fake_core.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
-
-
-def test_add_prints_a_token_for_an_agent_of_another_role(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
-    assert "--name phone --token" in capsys.readouterr().out
+    for role in (Role.TERMINAL, Role.RELAY):
+        fake_enroller.known["phone"] = replace(PHONE, role=role, terminal=None)
+        assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
+        assert fake_core.relays["phone"].port == 443
+        assert ("--name phone --token" in capsys.readouterr().out) == (role is Role.TERMINAL)
 
 
 @pytest.mark.parametrize(

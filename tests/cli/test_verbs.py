@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli import OK, PARTLY, REFUSED, UNREACHABLE, USAGE
-from cli.__main__ import VERBS, WholeWords, main
+from cli.__main__ import VERBS, main
 from cli.render import RENDERED_HERE
 from controller.edges.config.load import load
 from controller.edges.http.app import make_app
@@ -62,15 +60,12 @@ def _sentence(captured: Captured) -> str:
 def test_mode_and_switch_print_the_result(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["mode", "client", "single"]) == OK
     assert capsys.readouterr().out == "client is now in mode single\n"
-    assert main(["switch", "client", "lte"]) == OK
-    assert capsys.readouterr().out == "client is now on lte\n"
-    assert main(["switch", "client", "lte"]) == OK
-    assert capsys.readouterr().out == "client is already on lte\n"
+    assert main(["switch", "client", "lte"]) == main(["switch", "client", "lte"]) == OK
+    assert capsys.readouterr().out == "client is now on lte\nclient is already on lte\n"
     assert main(["mode", "all", "off"]) == OK
-    assert capsys.readouterr().out == "client is now in mode off\ntablet is now in mode off\n"
     assert {one.mode for one in fake_core.snapshot.terminals} == {"off"}
     assert main(["mode", "client", "file"]) == OK
-    assert capsys.readouterr().out == "client follows gateway.yaml\n"
+    assert capsys.readouterr().out.endswith("tablet is now in mode off\nclient follows gateway.yaml\n")
 
 
 @pytest.mark.parametrize(
@@ -109,10 +104,25 @@ def test_an_unknown_terminal_is_refused_with_the_nearest_names(
     assert f"no terminal is named 'phnoe-3'{'' if named[0] == ';' else ' '}{named}" in _sentence(capsys)
 
 
-@pytest.mark.parametrize("words", [[], ["fly"], ["mode", "client", "fast"], ["mode", "client"], ["status", "--jsn"]])
-def test_a_wrong_command_line_is_exit_code_2(words: list[str], capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            "",
+            "fly",
+            "mode client fast",
+            "mode client",
+            "status --jso",
+            "relay list --js",
+            "experiment transfer --quick --full",
+        ),
+        *(f"measure lte --link={rate}" for rate in ("0", "-3", "nan", "inf", "fast")),
+        *("bandwidth path.csv --link=0", "bandwidth path.csv --link=nan", "bandwidth path.csv --alpha=inf"),
+    ],
+)
+def test_a_wrong_or_abbreviated_command_line_is_exit_code_2(words: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit) as end:
-        main(words)
+        main(words.split())
     assert end.value.code == USAGE
     assert "usage: bicast" in capsys.readouterr().err
 
@@ -187,23 +197,17 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, fake_core: Fak
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
 
-def test_status_lists_tunnels_and_warns_of_those_down(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    fake_core.snapshot = replace(START, gateways=(TUNNELLED,))
+def test_status_lists_tunnels_and_budgets_and_warns_of_them(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+    fake_core.snapshot = replace(START, gateways=(TUNNELLED, METERED))
     assert main(["status"]) == OK
     told = capsys.readouterr().out
     warnings = told.split("\n\n")[0]
     assert "! home: lte: its tunnel is down: nobody is heard" in warnings
     assert "! home: eth2: senders do not learn the longest packet size: it has an XDP program already" in warnings
+    assert "! home: lte: no copies are sent over it: used up until 00:00" in warnings
     lines = [line.split() for line in told.splitlines()]
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
-
-
-def test_status_shows_copy_budgets_and_warns_when_used_up(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    fake_core.snapshot = replace(START, gateways=(METERED,))
-    assert main(["status"]) == OK
-    told = capsys.readouterr().out
-    assert "! home: lte: no copies are sent over it: used up until 00:00" in told.split("\n\n")[0]
-    assert ["lte", "home", "99.9", "100.0", "12%", "25%"] in [line.split() for line in told.splitlines()]
+    assert ["lte", "home", "99.9", "100.0", "12%", "25%"] in lines
 
 
 @pytest.mark.parametrize(
@@ -260,36 +264,25 @@ def test_status_names_the_substitute_for_a_down_uplink(api: str, fake_core: Fake
     assert "meanwhile" not in (told := capsys.readouterr().out) and "; on " not in told
 
 
-def test_status_json_is_the_answer_of_the_api(api: str, capsys: Captured) -> None:
-    assert main(["status", "--json"]) == OK
-    status = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in status["terminals"]] == ["client", "tablet"]
-    assert status["gateways"][0]["uplinks"][1]["up"] is False
-
-
 def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: Captured) -> None:
     assert main(["why", "client"]) == OK
     told = capsys.readouterr().out
     for part in (
         "client is on lte: policies chose it",
         "\nit is in mode auto, with copies since 20",
-        ": wifi: 6.1% of 300 packets lost\n",
         "tcp: 1200 copied, 30 not; everything else: 0 copied, 3000 not\n",
         "policies: copies begin\n    because lte: 6.1% of 300 packets lost",
         "its connections are moved by relay-1",
         "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
         "\nwas armed at client, which is silent: from lte to wifi after 150 ms without progress; its lease ends at 20",
         "\nits own end is reported by nobody: agent client is silent\n",
-        "because wifi: 12% of 300 segments retransmitted in 3 reports; lte is good\n    as reported by relay-1, "
-        "client\n",
-        "    gateway home: 2 groups modified\n    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
+        "lte is good\n    as reported by relay-1, client\n",
+        "    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
         "gateway home: 2 groups modified (not confirmed yet)",
         "no agent can move its connections: none of its connections was ordered to move",
     ):
         assert part in told
     assert told.index("policies: from wifi to lte") < told.index("somebody: from lte to wifi")
-    assert main(["why", "client", "--json"]) == OK
-    assert [one["number"] for one in json.loads(capsys.readouterr().out)["decisions"]] == [3, 2, 1]
     assert main(["why", "nobody"]) == REFUSED
     assert "client, tablet" in _sentence(capsys)
 
@@ -297,9 +290,7 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
 def test_budget_reset_prints_the_result(api: str, fake_core: FakeCore, capsys: Captured) -> None:
     assert main(["budget", "reset", "home/lte"]) == OK
     assert capsys.readouterr().out == "copies over lte of home have used nothing today\n"
-    assert main(["budget", "reset", "home/lte", "--json"]) == OK
-    assert json.loads(capsys.readouterr().out)["changed"]
-    assert fake_core.budgets_reset == [("home", "lte")] * 2
+    assert fake_core.budgets_reset == [("home", "lte")]
 
 
 @pytest.mark.parametrize(("uplink", "code"), [("lte", USAGE), ("home/", USAGE), ("home/dsl", REFUSED)])
@@ -356,26 +347,16 @@ def test_check_and_status_warn_of_plain_tcp(api: str, fake_core: FakeCore, tmp_p
     assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in capsys.readouterr().out
 
 
-def test_check_accepts_a_valid_file_without_a_controller(tmp_path: Path, capsys: Captured) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(GOOD)
-    assert main(["check", str(file)]) == OK
-    assert capsys.readouterr().out == f"{file}: home: 1 uplink, 1 subnet, 1 terminal\n{file} is valid\n"
-    assert main(["check", str(file), "--json"]) == OK
-    verdict = json.loads(capsys.readouterr().out)
-    assert verdict["good"] and verdict["gateways"] == {"home": {"uplinks": 1, "subnets": 1, "terminals": 1}}
-
-
 def test_check_counts_relayed_terminals_and_render_refuses_them(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(json.dumps(relayed_site.document()))
     assert main(["check", str(file)]) == OK
-    counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
-    told, remark, unreached, good = capsys.readouterr().out.splitlines()
-    assert "sites.home: no address in `reach`: without an agent" in unreached
-    assert told == f"{file}: {counts}" and good == f"{file} is valid"
-    assert "sites.home.terminals: packets of client, phone, laptop are copied, but no peer site mirrors home" in remark
-    assert "leave `mode` out" in remark
+    told, *_, good = capsys.readouterr().out.splitlines()
+    assert told == f"{file}: home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
+    assert good == f"{file} is valid"
+    assert main(["check", str(file), "--json"]) == OK
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["good"] and verdict["gateways"]["home"]["terminals"] == 3
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
     assert "relaying needs a controller and an agent; remove `relaying`" in capsys.readouterr().err
 
@@ -392,8 +373,8 @@ def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, caps
     told = capsys.readouterr().out
     assert "sites.home.access_points.attic: no terminal has `access_point: attic`" in told and "air:" not in told
     assert "sites.home.relaying: no terminal has `relayed: true`" in told and "is valid" in told
-    assert main(["check", str(file), "--json"]) == OK
-    assert len(json.loads(capsys.readouterr().out)["remarks"]) == 4
+    assert "sites.home: no address in `reach`: without an agent" in told
+    assert "sites.home.terminals: packets of client, phone, laptop are copied, but no peer site mirrors home" in told
 
 
 def test_check_remarks_when_copies_have_no_peer_site(tmp_path: Path, capsys: Captured) -> None:
@@ -414,9 +395,7 @@ def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Ca
     file = tmp_path / "gateway.yaml"
     file.write_text(GOOD.replace('"0000000000000001"', "seven"))
     assert main(["check", str(file)]) == REFUSED
-    complaint = _sentence(capsys)
-    for part in (str(file), "sites.home.dpid", "'seven'", "16 hex"):
-        assert part in complaint
+    assert f"{file}: sites.home.dpid: found 'seven', expected a datapath id of 16 hex" in _sentence(capsys)
     assert main(["check", str(file), "--json"]) == REFUSED
     verdict = json.loads(capsys.readouterr().out)
     assert (verdict["good"], verdict["where"], verdict["value"]) == (False, "sites.home.dpid", "seven")
@@ -429,24 +408,6 @@ def test_every_listed_verb_exists_and_has_help(verb: str, capsys: Captured) -> N
         main([verb, "--help"])
     assert end.value.code == OK
     assert f"usage: bicast {verb}" in capsys.readouterr().out
-
-
-def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from parsers(each)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_options_cannot_be_abbreviated(verb: str, capsys: Captured) -> None:
-    root = WholeWords(prog="bicast")
-    import_module(VERBS[verb][0]).add(root.add_subparsers())
-    for parser in parsers(root):
-        assert not parser.allow_abbrev, parser.prog
-        for option in (each for action in parser._actions for each in action.option_strings if len(each) > 4):
-            assert parser._get_option_tuples(option[:-1]) == [], f"{parser.prog} {option[:-1]}"
 
 
 def test_a_closed_output_pipe_is_no_error(api: str, fake_core: FakeCore) -> None:
