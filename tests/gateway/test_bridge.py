@@ -75,11 +75,8 @@ def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: p
     file = gateway_file(tls=True)
     done(capsys, file)
     before = listing()
-    out = done(capsys, file)
-    assert "nothing to change" in out
-    assert "changed " not in out
+    assert "nothing to change" in done(capsys, file)
     assert done(capsys, file, "--dry-run") == ""
-    assert json.loads(done(capsys, file, "--json"))["changed"] == 0
     assert listing() == before
 
 
@@ -156,17 +153,10 @@ def test_a_missing_interface_is_named_and_used_when_it_appears(
     file = gateway_file()
     for _ in range(2):
         code, out, err = bridge(capsys, file)
-        assert code == 1
-        assert "missing  w0" in out
-        assert [line for line in out.splitlines() if line.startswith("failed")] == [
-            line for line in out.splitlines() if "w0 port" in line
-        ]
-        assert "w0: could not open network device w0 (No such device)" in err
-        assert f"./bicast doctor {file}" in err
-        assert len(err.splitlines()) == 1
-    code, out, _ = bridge(capsys, file, "--json")
-    assert code == 1
-    assert json.loads(out)["failed"] == ["w0: could not open network device w0 (No such device)"]
+        assert code == 1 and "missing  w0" in out
+        (failed,) = (line for line in out.splitlines() if line.startswith("failed"))
+        assert "w0 port" in failed
+        assert "w0: could not open network device w0 (No such device)" in err and len(err.splitlines()) == 1
     shell("ip link add w0 type veth peer name w0-far")
     shell("ovs-vsctl --timeout=60 wait-until Interface w0 ofport=1")
     out = done(capsys, file)
@@ -216,8 +206,7 @@ def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys:
     shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
     done(capsys, gateway_file())
     code, _, err = bridge(capsys, gateway_file(), "--remove")
-    assert code == 1
-    assert "not created by bicast" in err
+    assert code == 1 and "not created by bicast" in err
     assert home().ports
 
 
@@ -244,10 +233,7 @@ def test_bridge_refuses_to_cut_off_others_without_force(
     file = gateway_file(tls=True)
     state = listing()
     code, out, err = bridge(capsys, file)
-    assert code == 1
-    assert named in err
-    assert "--force" in err
-    assert out == ""
+    assert (code, out) == (1, "") and named in err and "--force" in err
     assert listing() == state
     assert not Path(file).with_name("tls").exists()
     done(capsys, file, "--force")
@@ -276,8 +262,7 @@ def test_an_ssh_session_is_recognised_under_sudo(
 def test_a_port_of_another_bridge_is_never_taken(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
     shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev -- add-port br-other w0")
     code, _, err = bridge(capsys, gateway_file(), "--force")
-    assert code == 1
-    assert "ovs-vsctl del-port br-other w0" in err
+    assert code == 1 and "ovs-vsctl del-port br-other w0" in err
 
 
 def test_no_open_vswitch_is_one_sentence(
@@ -285,10 +270,8 @@ def test_no_open_vswitch_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
     code, _, err = bridge(capsys, gateway_file())
-    assert code == 1
-    assert len(err.splitlines()) == 1
+    assert (code, len(err.splitlines())) == (1, 1)
     assert "no Open vSwitch answers" in err
-    assert "systemctl start openvswitch-switch" in err
 
 
 @pytest.mark.usefixtures("ports")
@@ -298,18 +281,14 @@ def test_a_dead_vswitchd_is_one_sentence(
     monkeypatch.setattr("gateway.host.OVS_ANSWERS_WITHIN_S", 3)
     shell("ovs-appctl -t ovs-vswitchd exit && while test -e $OVS_RUNDIR/ovs-vswitchd.pid; do sleep 0.05; done")
     code, _, err = bridge(capsys, gateway_file())
-    assert code == 1
-    assert len(err.splitlines()) == 1
+    assert (code, len(err.splitlines())) == (1, 1)
     assert "ovs-vswitchd did not answer" in err
 
 
 def test_a_bad_file_or_site_is_one_sentence(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = bridge(capsys, gateway_file(), "--site", "far")
-    assert (code, len(err.splitlines())) == (1, 1)
-    assert "far" in err
-    assert "home" in err
-    code, _, err = bridge(capsys, "/nowhere/gateway.yaml")
-    assert (code, len(err.splitlines())) == (1, 1)
+    for words in ((gateway_file(), "--site", "far"), ("/nowhere/gateway.yaml",)):
+        code, _, err = bridge(capsys, *words)
+        assert (code, len(err.splitlines())) == (1, 1)
 
 
 @pytest.mark.usefixtures("ports")
@@ -338,6 +317,9 @@ def test_keys_are_private_and_never_overwritten(
     kept = {path: text for path, text in before.items() if not path.name.startswith("switch")}
     assert {path: path.read_bytes() for path in kept} == kept
     assert folder.joinpath("switch-a1.pem").read_bytes() != before[folder / "switch-a1.pem"]
+    for name in ("ca-signing.key", "controller.pem", "controller.key"):
+        folder.joinpath(name).unlink()
+    assert "nothing to change" in done(capsys, file), "a remote bridge needs the CA and its own pair only"
 
 
 @pytest.mark.parametrize(
@@ -357,19 +339,7 @@ def test_an_incomplete_set_of_certificates_is_refused(
     for name in gone:
         Path(file).with_name("tls").joinpath(name).unlink()
     code, _, err = bridge(capsys, file)
-    assert code == 1
-    assert named in err
-
-
-@pytest.mark.usefixtures("ports")
-def test_a_remote_bridge_needs_the_ca_and_its_own_pair_only(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
-) -> None:
-    file = gateway_file(tls=True)
-    done(capsys, file)
-    for name in ("ca-signing.key", "controller.pem", "controller.key"):
-        Path(file).with_name("tls").joinpath(name).unlink()
-    assert "nothing to change" in done(capsys, file)
+    assert code == 1 and named in err
 
 
 @pytest.mark.usefixtures("ports", "ovs")
@@ -391,8 +361,7 @@ def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: pytes
     assert {path.name for path in folder.glob("switch*.pem")} == {"switch-a1.pem", "switch-a2.pem"}
     for number, other in (("a1", "a2"), ("a2", "a1")):
         names = shell(f"openssl x509 -in {folder}/switch-{number}.pem -noout -ext subjectAltName")
-        assert f"DNS:{int(number, 16):016x}" in names
-        assert f"{int(other, 16):016x}" not in names
+        assert f"DNS:{number:>016}" in names and f"{other:>016}" not in names
     assert "switch-a1.pem" in shell("ovs-vsctl get-ssl")
     assert "nothing to change" in done(capsys, str(file), "--site", "home")
     done(capsys, str(file), "--site", "far")

@@ -102,13 +102,7 @@ def test_a_defect_is_exit_code_1_and_listed_in_json(prepared: str, capsys: pytes
     assert main(["doctor", prepared, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     (bad,) = (finding for finding in told["findings"] if finding["state"] == "bad")
-    assert bad == {
-        "name": "br-home fail_mode",
-        "state": "bad",
-        "found": "standalone",
-        "expected": "secure",
-        "mend": f"./bicast bridge {prepared}",
-    }
+    assert (bad["name"], bad["found"], bad["expected"]) == ("br-home fail_mode", "standalone", "secure")
     assert told["bad"] == 1
 
 
@@ -130,19 +124,15 @@ def test_suggested_routes_fix_a_host_with_two_uplinks() -> None:
     assert wrong <= mended.keys()
 
 
-def test_strict_rp_filter_is_bad_only_with_two_networks() -> None:
+def test_strict_rp_filter_is_bad_with_two_networks_unless_all_is_loose() -> None:
+    """The kernel uses the higher of `all` and the interface's own value (ip-sysctl)."""
     shell("ip link add w type veth peer name l && sysctl -w net.ipv4.conf.all.rp_filter=1")
     shell("ip address add 192.168.100.2/24 dev w")
     assert findings(CheckContext(), sysctls.rp_filter)["rp_filter l"].state is State.WARNING
     shell("ip address add 192.168.200.2/24 dev l")
     assert findings(CheckContext(), sysctls.rp_filter)["rp_filter l"].state is State.BAD
-
-
-def test_loose_rp_filter_wins_over_strict() -> None:
-    """The kernel uses the higher of `all` and the interface's own value (ip-sysctl)."""
-    shell("ip link add w type veth peer name l")
-    shell("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.w.rp_filter=1")
-    assert findings(CheckContext(), sysctls.rp_filter)["rp_filter w"].state is State.OK
+    shell("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.l.rp_filter=1")
+    assert findings(CheckContext(), sysctls.rp_filter)["rp_filter l"].state is State.OK
 
 
 def test_the_suggested_fix_frees_an_occupied_port(gateway_file: Files) -> None:
@@ -181,13 +171,15 @@ def test_expiring_certificates_are_found_and_renewed(prepared: str, which: str) 
     made = pem.read_bytes()
     key = pem.with_name("ca-signing.key" if which == "ca" else f"{which}.key")
     shell(f"openssl x509 -in {pem} -signkey {key} -days -1 -out {pem}")  # ended a day before it began
-    found = findings(scene_of(prepared))[f"{NAMES.get(which, which)} certificate"]
-    assert found.state is State.BAD
-    assert found.mend is not None
-    shell(found.mend)
+    assert_mends(prepared, f"{NAMES.get(which, which)} certificate")
     assert pem.read_bytes() != made
-    after = findings(scene_of(prepared))
-    assert not {finding.name for finding in after.values() if finding.state is State.BAD}
+
+
+def assert_mends(prepared: str, name: str) -> None:
+    found = findings(scene_of(prepared))[name]
+    assert found.state is State.BAD and found.mend is not None
+    shell(found.mend)
+    assert not {each.name for each in findings(scene_of(prepared)).values() if each.state is State.BAD}
 
 
 @pytest.mark.parametrize(
@@ -204,14 +196,8 @@ def test_expiring_certificates_are_found_and_renewed(prepared: str, which: str) 
 )
 def test_mismatched_tls_files_are_found_and_fixed(prepared: str, broken: str, name: str) -> None:
     tls = Path(prepared).with_name("tls")
-    name = name.format(tls=tls)
     shell(broken.format(tls=tls))
-    found = findings(scene_of(prepared))[name]
-    assert found.state is State.BAD
-    assert found.mend is not None
-    shell(found.mend)
-    after = findings(scene_of(prepared))
-    assert not {finding.name for finding in after.values() if finding.state is State.BAD}
+    assert_mends(prepared, name.format(tls=tls))
 
 
 def test_a_missing_open_vswitch_is_reported_once(
@@ -228,9 +214,8 @@ def test_a_port_without_its_interface_is_bad(ovs: PrivateOvs, gateway_file: File
     assert main(["bridge", file]) == 1
     found = findings(scene_of(file))
     assert found["l0 interface"].state is State.WARNING
-    assert found["l0 port"].state is State.BAD
+    assert found["l0 port"].state is State.BAD and found["l0 port"].mend is None
     assert "No such device" in found["l0 port"].found
-    assert found["l0 port"].mend is None
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -314,28 +299,17 @@ def test_a_missing_kernel_datapath_is_bad_only_if_configured(gateway_file: Files
     assert there or "datapath: netdev" in unknown.found
 
 
-AIR = """\
-    access_points:
-      air: {rule: paper}
-"""
-
-
-def test_cap_enforcers_are_listed_if_a_rule_is_configured(gateway_file: Files) -> None:
-    file = gateway_file()
-    assert not findings(scene_of(file), caps.hands)
-    Path(file).write_text(Path(file).read_text() + AIR.replace("paper", "off"))
-    assert not findings(scene_of(file), caps.hands)
-    Path(file).write_text(Path(file).read_text().replace("off", "paper"))
-    found = findings(scene_of(file), caps.hands)["kernel caps"]
-    assert (found.state, found.found) == (State.OK, "congestion-control, clamp, window")
-    assert "of air " in found.expected
-
-
-def test_a_kernel_without_window_caps_is_a_warning(
+def test_a_kernel_without_caps_is_a_warning_if_a_rule_is_configured(
     gateway_file: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = gateway_file()
-    Path(file).write_text(Path(file).read_text() + AIR)
+    without = Path(file).read_text()
+    for rule in ("", "    access_points: {air: {rule: off}}\n"):
+        Path(file).write_text(without + rule)
+        assert not findings(scene_of(file), caps.hands)
+    Path(file).write_text(without + "    access_points: {air: {rule: paper}}\n")
+    found = findings(scene_of(file), caps.hands)["kernel caps"]
+    assert (found.state, found.found) == (State.OK, "congestion-control, clamp, window")
     agent = tmp_path / "tree" / "build" / "bicast-agent"
     monkeypatch.setattr(caps, "AGENT", agent)
     unknown = findings(scene_of(file), caps.hands)["kernel caps"]

@@ -86,9 +86,7 @@ def test_bridge_widens_buffers_again_after_ovs_restarts(
     assert sending.room() != sending.ROOM_BYTES
     capsys.readouterr()
     assert main(["doctor", file]) == 1
-    assert re.search(
-        r"^bad +br-home send buffer: .*\n.*\n +fix: ./bicast bridge ", capsys.readouterr().out, re.MULTILINE
-    )
+    assert re.search(r"^bad +br-home send buffer: ", capsys.readouterr().out, re.MULTILINE)
     assert main(["bridge", file]) == 0
     assert sending.room() == sending.ROOM_BYTES
 

@@ -3,30 +3,21 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.__main__ import main
 from controller.edges.config.load import load
-from controller.model.config import Datapath
-from gateway import links, ports
+from gateway import links
 from gateway.checks import switch, tunnels
 from gateway.doctor import Check
 from gateway.finding import Finding, State
-from gateway.ovs import SeenOvs
-from gateway.ports import read_by_us
 from gateway.scene import CheckContext
-from gateway.step import HostState, Step
 from tests.gateway.conftest import shell
 
 GATEWAY = """\
@@ -99,15 +90,8 @@ def prepare(file: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def findings(file: str, *checks: Check) -> dict[str, Finding]:
     config = load(file)
     scene = CheckContext(file, config, (config.sites[0],))
-    every = checks or (
-        tunnels.underlays,
-        tunnels.apart,
-        tunnels.routes,
-        tunnels.rp_filter,
-        tunnels.merging,
-        tunnels.taken,
-    )
-    return {finding.name: finding for check in every for finding in check(scene)}
+    every = (tunnels.underlays, tunnels.apart, tunnels.routes, tunnels.rp_filter, tunnels.merging, tunnels.taken)
+    return {finding.name: finding for check in checks or every for finding in check(scene)}
 
 
 def make(name: str) -> None:
@@ -120,8 +104,7 @@ def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: pytest.C
     for _ in range(2):
         told = prepare(file, capsys)
         assert "awaited  tn-w: the site's agent creates it (bicast-agent run --role gateway)" in told
-        assert "missing" not in told
-        assert "failed" not in told
+        assert "missing" not in told and "failed" not in told
     assert "nothing to change" in told
     assert findings(file, switch.interfaces)["tn-w tunnel"].state is State.WARNING
     make("tn-l")
@@ -142,24 +125,10 @@ def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: pytest.Ca
     }
     prepare(file, capsys, "--remove")
     assert {name: set(links.offloads(name).on) for name in before} == before
-
-
-@pytest.mark.usefixtures("host")
-def test_receive_merging_is_off_for_the_kernel_datapath(tmp_path: Path) -> None:
-    """This kernel lacks that datapath, so the test runs the planned commands without a bridge."""
-    (site,) = (replace(each, datapath=Datapath.SYSTEM) for each in load(written(tmp_path, "device: w0, ")).sites[:1])
-    here = {link.name: link for link in links.read()}
-
-    def planned() -> dict[str, Step]:
-        offloads = {name: links.offloads(name) for name in read_by_us(site)}
-        steps = ports.steps(site, None, HostState(SeenOvs("", (), None), here, offloads, None))
-        return {step.name: step for step in steps if step.name.split()[-1] in ("merging", "offloads")}
-
-    assert {name: step.right for name, step in planned().items()} == {"l0 merging": False, "w0 merging": False}
-    for step in planned().values():
-        shell(shlex.join(step.commands[-1]))
-    assert all(step.right for step in planned().values())
-    assert all("gro" not in links.offloads(name).on for name in ("w0", "l0"))
+    place = Path(file)
+    place.write_text(place.read_text().replace("datapath: netdev", "datapath: system"))
+    planned = prepare(file, capsys, "--dry-run")  # this kernel lacks that datapath
+    assert re.findall(r"^ethtool .*", planned, re.MULTILINE) == [f"ethtool -K {name} gro off" for name in ("l0", "w0")]
 
 
 @pytest.mark.usefixtures("ovs", "host")
@@ -168,11 +137,7 @@ def test_a_recreated_port_is_reopened(file: str, capsys: pytest.CaptureFixture[s
     prepare(file, capsys)
     shell("ip link del c0 && ip link add c0 type veth peer name c0-far && ip link set c0-far up && ip link set c0 up")
     shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=3,actions=drop")
-    told = prepare(file, capsys)
-    assert (
-        "changed  c0 port: in br-home with number 3 (was: recreated after Open vSwitch opened it, so its "
-        "packets are not read)" in told
-    )
+    assert "changed  c0 port: in br-home with number 3 (was: recreated after" in prepare(file, capsys)
     assert receives_from_c0()
     assert "nothing to change" in prepare(file, capsys)
 
@@ -218,9 +183,7 @@ def test_a_tunnel_device_needs_its_own_route(file: str) -> None:
 @pytest.mark.usefixtures("host")
 def test_a_tunnel_without_a_device_gets_a_suggestion(tmp_path: Path) -> None:
     found = findings(written(tmp_path, ""), tunnels.merging)["home merging"]
-    assert found.state is State.WARNING
-    assert "`device: NAME`" in found.expected
-    assert found.mend is not None
+    assert found.state is State.WARNING and found.mend is not None
     shell(found.mend)
     assert findings(written(tmp_path, ""), tunnels.merging)["home merging"].state is State.OK
     file = Path(written(tmp_path, ""))
@@ -256,8 +219,7 @@ def bad(file: str) -> dict[str, str]:
 def test_an_old_tunnel_of_an_agent_is_only_a_warning(file: str) -> None:
     shell(f"ip link add old type vxlan id {VNIS['tn-l']} dstport 4789 && ip link set old alias 'bicast-tunnel 1'")
     found = findings(file)["tn-l number"]
-    assert found.state is State.WARNING
-    assert found.mend is None
+    assert found.state is State.WARNING and found.mend is None
 
 
 @pytest.mark.usefixtures("host")
@@ -269,28 +231,13 @@ def test_two_tunnels_over_one_device_are_a_warning(tmp_path: Path, wifi: str, by
     found = findings(str(place))["home wifi and lte"]
     assert found.state is State.WARNING
     assert f"one device, {by or 'whichever device has the best route to 203.0.113.9'}" in found.found
-    assert "all copies are lost together" in found.expected
-
-
-@contextmanager
-def occupied(port: int) -> Iterator[subprocess.Popen[str]]:
-    words = (
-        f"import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', {port})); print(1, flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as one:
-        assert one.stdout is not None
-        one.stdout.readline()
-        yield one
-        one.kill()
 
 
 @pytest.mark.usefixtures("host")
 def test_the_process_using_the_udp_port_is_named(file: str) -> None:
-    with occupied(4789) as process:
+    with socket.socket(type=socket.SOCK_DGRAM) as other:
+        other.bind(("", 4789))
         found = findings(file, tunnels.taken)["UDP port 4789"]
-        assert found.state is State.BAD
-        assert f"process {process.pid}" in found.found
+        assert found.state is State.BAD and f"process {os.getpid()}" in found.found
     make("tn-w")
     assert findings(file, tunnels.taken)["UDP port 4789"].state is State.OK, "VXLAN devices share it"
