@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +16,6 @@ from tests.controller.shared_link import Sender, SharedLink
 PHASE_S = 40.0
 FLOWS = [
     *[pytest.param([rtt_s], id=f"1 at {rtt_s * 1000:.0f} ms") for rtt_s in (0.004, 0.256)],
-    *[pytest.param([rtt_s] * 3, id=f"3 at {rtt_s * 1000:.0f} ms") for rtt_s in (0.016, 0.064)],
     *[pytest.param([rtt_s] * 5, id=f"5 at {rtt_s * 1000:.0f} ms") for rtt_s in (0.004, 0.064, 0.256)],
     pytest.param([0.004, 0.256, 0.016, 0.064], id="4 to 256 ms"),
 ]
@@ -159,23 +157,15 @@ def delivery_of(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
 
 def test_delivery_rate_spans_a_second_and_includes_headers() -> None:
     assert delivery_of(0, 1000, 2000, 3000).bps is None
-    expected = pytest.approx(8 * 4000 * PACKET_BYTES / PAYLOAD_BYTES)
-    assert (
-        delivery_of(0, 1000, 2000, 3000, 4000).bps
-        == expected
-        == delivery_of(0, 500_000, 501_000, 502_000, 503_000, 504_000).bps
-    )
+    for begins in (0, 500_000):
+        told = delivery_of(0, *range(begins, begins + 5000, 1000))
+        assert told.bps == pytest.approx(8 * 4000 * PACKET_BYTES / PAYLOAD_BYTES)
 
 
-def test_delivery_ignores_first_counts_and_counts_that_fall() -> None:
+def test_delivery_ignores_first_counts_and_impossible_ones() -> None:
     one = delivery_of(0, 1000, 2000, 3000, 4000)
     more = flows.delivery_after(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
     assert more.bps == one.bps
     assert flows.delivery_after(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
-
-
-def test_delivery_restarts_after_a_report_of_zero_duration() -> None:
-    one = delivery_of(0, 1000, 2000, 3000, 4000)
-    assert flows.delivery_after(one, [flow(10**9)], 0.0, 6.0).bps is None
-    absurd = replace(flow(0), bytes_sent=10**17)
-    assert flows.delivery_after(one, [absurd], 0.25, 6.0).bps is not None
+    assert flows.delivery_after(one, [flow(10**17)], 0.25, 6.0).bps is not None
+    assert flows.delivery_after(one, [flow(10**9)], 0.0, 6.0).bps is None, "a report of zero duration"

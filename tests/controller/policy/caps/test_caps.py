@@ -66,6 +66,8 @@ def test_window_depends_on_the_round_trip_to_each_host() -> None:
     near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
     assert (near.most, far.most) == (6, ceil((share_segments(256_000, 1) + 1) / 2))
     assert cap.most_segments == near.most + far.most and cap.connections == 2
+    fast = AccessPointModel(replace(IDEAL, bandwidth_bps=10**12))
+    assert only_window(fast.passes(equal(1, TcpStream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
 
 
 def test_connections_share_the_window_or_are_paced() -> None:
@@ -85,7 +87,6 @@ def test_idle_terminals_and_connections_get_no_share() -> None:
     assert among.caps[ME].windows == alone.windows and among.active == 1
     idle = among.caps[address(1)]
     assert not idle.active and not idle.windows and idle.most_segments is None
-    assert idle.reason == "idle: it sent less than 10 kB within a second"
 
 
 def test_terminal_counts_from_its_first_report_until_silent() -> None:
@@ -111,10 +112,7 @@ def floors_for(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
 
 def test_floor_is_absent_while_a_queue_persists() -> None:
     assert floors_for(5000, 48_000, 49_000, 40_000, 36_000, 5000) == [11, 11, 0, 0, 11, 11]
-
-
-def test_floor_remains_after_loss_without_a_queue() -> None:
-    assert floors_for(260_000, 300_000, rtt_us=256_000) == [431, 431]
+    assert floors_for(260_000, 300_000, rtt_us=256_000) == [431, 431], "no queue"
 
 
 # Hysteresis
@@ -143,21 +141,6 @@ def test_cap_changes_once_when_the_round_trip_oscillates() -> None:
     assert cases == [90, 555, 555, 555, 90]
 
 
-def test_cap_changes_when_a_terminal_joins_or_leaves() -> None:
-    air = AccessPointModel()
-    rounds = [
-        only_window(air.passes(equal(number, TcpStream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)
-    ]
-    assert rounds == [4, 3, 4, 3, 3]
-
-
-def test_repeated_decisions_are_identical() -> None:
-    for access_point in (IDEAL, paper(CapTables.GINGERBREAD), paper(CapTables.JELLY_BEAN)):
-        air = AccessPointModel(access_point)
-        first = air.passes({ME: [TcpStream(), TcpStream(FAR, 256_000, 600_000)], address(1): [TcpStream()]})
-        assert air.decide() == first and air.decide() == first
-
-
 def test_new_rule_or_bandwidth_takes_effect_at_once() -> None:
     air = AccessPointModel()
     air.passes(equal(1, TcpStream(FAR, 256_000)))
@@ -176,20 +159,6 @@ def test_cap_is_absent_without_a_round_trip() -> None:
     unknown = after_report(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
     cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
     assert cap.active and not cap.windows and cap.reason == "no cap: its shortest round trip is not known"
-
-
-def test_silent_terminal_has_no_cap_and_no_share() -> None:
-    air = AccessPointModel()
-    air.passes(equal(2, TcpStream()))
-    air.now += 4 * PERIOD_S
-    assert air.decide().caps == {} and air.decide().active == 0
-
-
-def test_cap_is_limited_to_the_largest_window() -> None:
-    fast = replace(IDEAL, bandwidth_bps=10**12)
-    assert (
-        only_window(AccessPointModel(fast).passes(equal(1, TcpStream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
-    )
 
 
 # MPTCP
@@ -262,26 +231,25 @@ def test_exaggerated_round_trip_is_bounded_and_reported() -> None:
     cap = air.passes(streams, reports=6).caps[liar]
     bound_us = OTHERS_FACTOR * 4000 + OTHERS_MORE_US
     assert only_window(cap).most == share_segments(bound_us, 4) + 1
-    assert cap.doubts == (
-        "it reports at least 1900.0 ms to 10.9.0.4, which 3 others reach in 4.0 ms: 48.0 ms are accepted",
-    )
-    assert cap.doubted == 1
+    assert cap.doubted == 1 and "it reports at least 1900.0 ms to 10.9.0.4" in cap.doubts[0]
     assert not air.passes({**streams, liar: [TcpStream(FAR, 64_000)]}, reports=6).caps[liar].doubts
 
 
-def test_late_joiner_gets_the_round_trip_seen_by_earlier_ones() -> None:
-    early, late = TcpStream(rtt_us=4000, srtt_us=22_000), TcpStream(rtt_us=20_000, srtt_us=22_000)
-    ruling = AccessPointModel().passes({**{each: [early] for each in map(address, range(4))}, **{address(9): [late]}})
-    assert len({cap.most_segments for cap in ruling.caps.values()}) == 1
-    assert not ruling.caps[address(9)].doubts
+@pytest.mark.parametrize(
+    ("early_us", "late_us", "counted_us"),
+    [pytest.param(22_000, 22_000, 4000, id="queue"), pytest.param(8000, 24_000, 20_000, id="longer path, no queue")],
+)
+def test_late_joiner_gets_the_round_trip_of_earlier_ones_in_a_queue(
+    early_us: int, late_us: int, counted_us: int
+) -> None:
+    early, late = TcpStream(rtt_us=4000, srtt_us=early_us), TcpStream(rtt_us=20_000, srtt_us=late_us)
+    cap = AccessPointModel().passes({**equal(4, early), address(9): [late]}).caps[address(9)]
+    assert cap.most_segments == share_segments(counted_us, 5) + 1 and not cap.doubts
 
 
 def test_false_queue_does_not_shrink_a_longer_path() -> None:
-    near, far, lie = (
-        TcpStream(rtt_us=4000, srtt_us=5000),
-        TcpStream(rtt_us=40_000, srtt_us=42_000),
-        TcpStream(NEAR, 1, 30_000_000),
-    )
+    near, far = TcpStream(rtt_us=4000, srtt_us=5000), TcpStream(rtt_us=40_000, srtt_us=42_000)
+    lie = TcpStream(NEAR, 1, 30_000_000)
     ruling = AccessPointModel().passes({ME: [far], address(1): [near], address(2): [lie]})
     assert ruling.caps[ME].most_segments == share_segments(40_000, 3) + 1
 
@@ -353,18 +321,9 @@ def test_cap_follows_a_path_longer_than_any_own_queue() -> None:
     assert only_window(longer).most == share_segments(64_000, 2) + 1
 
 
-def test_longer_round_trip_is_no_queue_if_others_have_none() -> None:
-    near, far = TcpStream(rtt_us=4000, srtt_us=8000), TcpStream(rtt_us=20_000, srtt_us=24_000)
-    ruling = AccessPointModel().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
-    assert ruling.caps[address(9)].most_segments == share_segments(20_000, 5) + 1
-
-
 def test_two_other_terminals_are_witnesses() -> None:
-    cap = (
-        AccessPointModel()
-        .passes({**equal(2, TcpStream(NEAR, 4000)), address(9): [TcpStream(NEAR, 1_900_000)]}, reports=6)
-        .caps[address(9)]
-    )
+    streams = {**equal(2, TcpStream(NEAR, 4000)), address(9): [TcpStream(NEAR, 1_900_000)]}
+    cap = AccessPointModel().passes(streams, reports=6).caps[address(9)]
     assert only_window(cap).most == share_segments(OTHERS_FACTOR * 4000 + OTHERS_MORE_US, 3) + 1
 
 
@@ -429,20 +388,6 @@ def test_windows_together_fill_the_capacity_and_little_more(
 
 
 def test_block_size_shrinks_with_the_number_of_senders() -> None:
-    assert [AccessPointModel().passes(equal(number, TcpStream())).block_bytes for number in (1, 2, 3, 10)] == [
-        256 << 10,
-        16 << 10,
-        8 << 10,
-        8 << 10,
-    ]
+    blocks = [AccessPointModel().passes(equal(number, TcpStream())).block_bytes for number in (1, 2, 3, 10)]
+    assert blocks == [256 << 10, 16 << 10, 8 << 10, 8 << 10]
     assert AccessPointModel().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be the only sender"
-
-
-def test_reason_lists_at_most_three_places() -> None:
-    reason = AccessPointModel().passes({ME: [TcpStream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].reason
-    assert reason.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in reason
-
-
-def test_ratio_is_that_of_the_worst_path() -> None:
-    cap = AccessPointModel().passes({ME: [TcpStream(NEAR, 4000, 8000), TcpStream(FAR, 64_000, 64_000)]}).caps[ME]
-    assert cap.ratio == 2.0

@@ -27,9 +27,8 @@ from controller.policy.copies.adaptive import (
     decided,
     moved,
 )
-from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
+from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies
 from controller.policy.paths.evidence import is_late
-from controller.policy.paths.health import UplinkReading
 from controller.protocol.reports import PathCopies, Subflow
 
 PERIOD_S = 0.25
@@ -80,9 +79,6 @@ def begun_and_ended(made: list[CopyDecision]) -> list[tuple[bool, float]]:
     return [(each.copies, each.at - START) for each in made]
 
 
-# At first
-
-
 # On one path
 
 
@@ -96,23 +92,17 @@ def test_initial_burst_loss_does_not_begin_copies() -> None:
     assert not after(ONE_PATH, *for_s(1, sent()), burst, burst, *for_s(3, sent()))[1]
 
 
-def test_few_lost_packets_do_not_begin_copies() -> None:
-    assert not after(ONE_PATH, sent(2, 1), sent(2), sent(2), sent(2, 1), *for_s(2, sent(2)))[1]
-
-
 def test_rare_loss_does_not_begin_copies() -> None:
     chance = Random(1)
     for packets in (60, 300):
         often = [sent(packets, drawn(chance, 0.003, packets)) for _ in range(4 * 300)]
         assert not after(ONE_PATH, *often)[1], "five minutes"
+    assert not after(ONE_PATH, sent(2, 1), sent(2), sent(2), sent(2, 1), *for_s(2, sent(2)))[1], "few packets"
 
 
 def test_late_packets_begin_copies() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(6, late=3)))
-    assert (
-        made[0].reason
-        == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders report; copies start from 10% late, beyond chance"
-    )
+    assert made[0].copies and "0.0% of 18 packets lost, 50.0% late" in made[0].reason
 
 
 def test_probes_at_one_a_second_begin_copies() -> None:
@@ -171,14 +161,16 @@ def test_copies_in_flight_after_the_end_are_ignored() -> None:
 # With copies
 
 
-def test_copies_stay_while_end_counters_show_loss() -> None:
-    both = [each for _ in range(400) for each in (sent(), came(100, 5))]
-    assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
-
-
-def test_copies_stay_while_all_paths_lose_a_little() -> None:
-    both = [each for _ in range(400) for each in (sent(200, 3), came())]
-    assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
+@pytest.mark.parametrize(
+    "both",
+    [
+        pytest.param((sent(), came(100, 5)), id="end counters show loss"),
+        pytest.param((sent(200, 3), came()), id="all paths lose a little"),
+        pytest.param((came(100, late=8), came(100, late=8)), id="packets arrive late"),
+    ],
+)
+def test_copies_stay_while_packets_are_lost_or_late(both: tuple[Evidence, Evidence]) -> None:
+    assert not after(COPIES, *both * 400, every_s=PERIOD_S / 2)[1]
 
 
 def test_recent_loss_outweighs_a_long_clean_time() -> None:
@@ -189,10 +181,6 @@ def test_recent_loss_outweighs_a_long_clean_time() -> None:
 def test_memory_of_reports_is_bounded() -> None:
     watch, _ = after(COPIES, *[came()] * 1000, every_s=0.0001)
     assert len(watch.evidence) == adaptive.MOST_EVIDENCE
-
-
-def test_copies_stay_while_packets_arrive_late() -> None:
-    assert not after(COPIES, *for_s(60, came(100, late=8)))[1]
 
 
 def test_copies_stay_until_enough_packets_were_clean() -> None:
@@ -342,17 +330,6 @@ def test_copies_last_long_enough_and_never_overlap(series: list[tuple[Evidence |
     target(float(len(made)))
 
 
-@given(st.lists(st.tuples(st.floats(-(10**9), 10**9), PIECES | st.sampled_from(["wifi", "lte", "dead"]))))
-def test_clock_jumps_break_nothing(series: list[tuple[float, Evidence | str]]) -> None:
-    watch = COPIES
-    for now, what in series:
-        watch, decision = follow(watch, what, now)
-        assert decision is None or decision.reason
-    at = max([START, *(now for now, _ in series)])
-    _, made = after(replace(moved(watch, "third", at), copies=False), STALLED, start=at)
-    assert made and made[0].copies
-
-
 def test_clock_set_back_delays_no_decision() -> None:
     watch = after_evidence(ONE_PATH, sent(), START + 10**6)
     assert begun_and_ended(after(watch, *for_s(1, sent(100, 5)))[1]) == [(True, 0.75)]
@@ -370,14 +347,10 @@ def arrivals(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] =
 ZERO = {"wifi": arrivals(0, 0), "lte": arrivals(0, 0)}
 
 
-def test_packets_only_the_other_path_brought_count_as_lost() -> None:
-    evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95, 0), "lte": arrivals(5, 94)}, 1.0)
+@pytest.mark.parametrize("uncopied", [0, 5000])
+def test_copied_packets_only_the_other_path_brought_count_as_lost(uncopied: int) -> None:
+    evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95 + uncopied, 0), "lte": arrivals(5, 94)}, 1.0)
     assert evidence == Evidence(Source.COPIES, 1.0, LossCounts(99, 5, 0))
-
-
-def test_uncopied_packets_are_no_evidence() -> None:
-    evidence = of_copies("wifi", ZERO, {"wifi": arrivals(95 + 5000, 0), "lte": arrivals(5, 94)}, 1.0)
-    assert evidence and evidence.counts == LossCounts(99, 5, 0)
 
 
 def test_counters_are_compared_with_the_previous_report() -> None:
@@ -419,8 +392,3 @@ def subflow(srtt_us: int, in_flight: int) -> Subflow:
 
 def test_lateness_of_a_thick_flow_is_its_own_queue() -> None:
     assert is_late(subflow(90_000, 2)) and not is_late(subflow(90_000, 200)) and not is_late(subflow(70_000, 2))
-
-
-def test_queue_loss_is_reported_beside_path_loss() -> None:
-    evidence = of_senders(UplinkReading(90, 9, 10**5, 300), 10, 0.25)
-    assert evidence == Evidence(Source.SENDERS, 0.25, LossCounts(100, 9, 10), 300)

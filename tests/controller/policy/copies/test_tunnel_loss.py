@@ -73,11 +73,7 @@ class SimulatedTunnel:
             if evidence is not None:
                 watch = after_evidence(watch, evidence, float(second))
                 decision = decide("phone", watch, float(second))
-                assert (
-                    decision is not None
-                    and decision.copies
-                    and ("as counted at both ends of the tunnel") in decision.reason
-                )
+                assert decision is not None and decision.copies
                 return second
         return None
 
@@ -117,10 +113,9 @@ def test_merged_packets_do_not_count_as_lost() -> None:
 
 
 def test_dropped_long_probes_are_no_loss_of_a_call() -> None:
-    probes = [(BEGINS_S + number * 0.2, LONG_PROBE) for number in range(40)]
-    assert (
-        SimulatedTunnel(call() + probes, [(at + DELAY_S, size) for at, size in call()], Random(1)).losing_at() is None
-    )
+    sent = call() + [(BEGINS_S + number * 0.2, LONG_PROBE) for number in range(40)]
+    arrived = [(at + DELAY_S, size) for at, size in call()]
+    assert SimulatedTunnel(sent, arrived, Random(1)).losing_at() is None
 
 
 def test_counter_reset_is_no_loss() -> None:

@@ -40,8 +40,7 @@ def test_window_limits_throughput_as_in_equations_1_and_2() -> None:
     long, short = Leg(100.0, bandwidth_bps=100e6), Leg(5.0, bandwidth_bps=100e6)
     assert throughput(long, WINDOW).bps == pytest.approx(8 * WINDOW / (0.100 + 0.00012))
     assert throughput(short, WINDOW).bps == 100e6
-    assert throughput(long, WINDOW).reason == "a window of 64 KiB over 100 ms"
-    assert throughput(short, WINDOW).reason == "the link's 100 Mbit/s"
+    assert "64 KiB over 100 ms" in throughput(long, WINDOW).reason and "link" in throughput(short, WINDOW).reason
 
 
 def test_loss_limits_throughput_as_in_rfc_9438() -> None:
@@ -54,7 +53,6 @@ def test_rare_loss_lets_the_window_recover() -> None:
     """Values are from a simulation of both windows with random segment loss."""
     for loss, rtt_ms, segments in ((8e-3, 160.0, 14.5), (1e-3, 80.0, 35.7), (5e-4, 140.0, 42.2), (3e-4, 140.0, 43.4)):
         assert window(loss, rtt_ms, WINDOW) == pytest.approx(segments, rel=0.08)
-    assert throughput(Leg(100.0, 1e-3), WINDOW).reason == "a window of 64 KiB over 100 ms, 0.1 % lost"
 
 
 @given(st.floats(1e-9, 1.0), st.floats(0.1, 500.0), st.integers(1448, 1 << 24))
@@ -75,50 +73,29 @@ def test_ping_picks_the_relay_with_the_shortest_longer_leg() -> None:
     lopsided, long = relay("lopsided", Leg(10.0), Leg(190.0)), relay("long", Leg(90.0), Leg(200.0))
     choice = ping(DIRECT, [lopsided, HALF_WAY, long])
     assert choice.relays == ("half",)
-    assert choice.reason == "half splits 200 ms into 100 and 100 ms, the best of 2"
-    assert ping(DIRECT, [long]) == RelaySelection((), "no relay has both legs shorter than the direct path's 200 ms")
+    assert ping(DIRECT, [long]).relays == ()
 
 
 @pytest.mark.parametrize("rule", [ping, predicted])
 def test_relay_gains_nothing_by_a_false_round_trip(rule: Callable[[Leg, list[Candidate]], RelaySelection]) -> None:
     near, lie = Leg(20.0), Leg(0.001)
     liar = relay("liar", near, believed(DIRECT, near, lie))
-    assert liar.far.rtt_ms == 180.0
+    assert liar.far.rtt_ms == 180.0 and believed(DIRECT, near, Leg(230.0)).rtt_ms == 230.0, "a detour is believed"
     assert rule(DIRECT, [liar, HALF_WAY]).relays == ("half",)
     assert rule(DIRECT, [relay("far", Leg(230.0), believed(DIRECT, Leg(230.0), lie))]).relays == ()
-
-
-def test_far_leg_is_bounded_by_the_triangle_inequality() -> None:
-    """A detour counts as reported. A shortcut counts for less, but remains a shortcut."""
-    assert believed(DIRECT, Leg(120.0), Leg(110.0)).rtt_ms == 110.0
-    near = Leg(70.0)
-    assert ping(DIRECT, [relay("shortcut", near, believed(DIRECT, near, Leg(70.0)))]).relays == ("shortcut",)
 
 
 def way(*routers: str, rtt_ms: float = 200.0) -> Leg:
     return Leg(rtt_ms, routers=tuple(LegRouter(name, 10.0 + 20.0 * n) for n, name in enumerate(routers)))
 
 
-@pytest.mark.parametrize(
-    ("far", "why"),
-    [
-        (way("x", "y", "j"), "one router is shared, the last, at 0.95 of the way"),
-        (way("x", *"ghij"), "several are, and the first of them too soon"),
-        (way("x", "y"), "none is"),
-        (way(*"uvwxyabcdj"), "there are as many routers as directly, and most are shared too soon"),
-        (way(*"uvwxyzabcdj"), "there are more routers than directly"),
-    ],
-)
-def test_traceroute_keeps_relays_with_few_late_common_routers(far: Leg, why: str) -> None:
+def test_traceroute_draws_among_relays_with_few_late_common_routers() -> None:
+    """The last one of the others shares nothing. The rest share too many routers, or share them too soon."""
     direct = way(*"abcdefghij")
-    found = traceroute(direct, [relay("r", Leg(50.0), far)])
-    assert bool(found.relays) == why.startswith("one"), why
-
-
-def test_traceroute_draws_among_the_remaining_relays() -> None:
-    direct = way(*"abcdefghij")
-    left = [relay(name, Leg(50.0), way("x", "j")) for name in ("one", "two", "three")]
-    drawn = [traceroute(direct, left, draw).relays for draw in (0.0, 0.34, 0.999)]
+    left = [relay(name, Leg(50.0), way("x", "y", "j")) for name in ("one", "two", "three")]
+    others = [way("x", *"ghij"), way(*"uvwxyabcdj"), way(*"uvwxyzabcdj"), way("x", "y")]
+    candidates = [*left, *(relay("other", Leg(50.0), far) for far in others)]
+    drawn = [traceroute(direct, candidates, draw).relays for draw in (0.0, 0.34, 0.999)]
     assert drawn == [("one",), ("two",), ("three",)]
     everything = Filters(0.0, 1.0, 0.0, 1.0)
     assert relays.surviving(direct, [relay("r", Leg(50.0), direct)], everything), "the filters are parameters"
@@ -196,9 +173,10 @@ def test_parallel_adds_relays_up_to_the_uplink_rate(
     uplink_bps: float | None, taken: tuple[str, ...], mbps: float
 ) -> None:
     candidates = [disjoint("a", 20), disjoint("b", 18), disjoint("c", 1)]
-    choice = parallel(Leg(40.0, bandwidth_bps=15e6), candidates, most=3, uplink_bps=uplink_bps)
+    direct = Leg(40.0, bandwidth_bps=15e6)
+    choice = parallel(direct, candidates, most=3, uplink_bps=uplink_bps)
     assert choice.relays == taken and choice.predicted_bps == pytest.approx(mbps * 1e6)
-    assert ("together" in choice.reason) == (len(taken) > 1)
+    assert predicted(direct, candidates, present=("a", "b")).relays == ("a",)
 
 
 def test_parallel_adds_no_relay_when_the_uplink_limits() -> None:
@@ -213,8 +191,3 @@ def test_fully_loaded_relay_is_not_chosen() -> None:
     direct = Leg(50.0)
     for choice in (predicted(direct, [nowhere]), parallel(direct, [nowhere], most=2, present=["nowhere"])):
         assert choice.relays == () and choice.predicted_bps == choice.direct_bps
-
-
-def test_predicted_keeps_one_of_two_present_relays() -> None:
-    both = [disjoint("a", 20), disjoint("b", 18)]
-    assert predicted(Leg(40.0, bandwidth_bps=15e6), both, present=("a", "b")).relays == ("a",)

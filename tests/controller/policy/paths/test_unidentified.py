@@ -33,15 +33,8 @@ def test_warning_stays_until_a_window_is_clean() -> None:
     assert after((500, 500), (1000, 0)) is None
 
 
-def test_unforwarded_packets_give_no_warning() -> None:
-    known = unidentified_after(
-        unidentified_after({}, {"wifi": EMPTY}, 0.0), {"wifi": replace(EMPTY, not_forwarded=9000)}, WINDOW_S
-    )
-    assert known["wifi"].reason is None and known["wifi"].since == 0.0
-
-
-def test_counter_reset_begins_a_new_window() -> None:
-    known = unidentified_after(
-        unidentified_after({}, {"wifi": replace(EMPTY, first=9000)}, 0.0), {"wifi": EMPTY}, WINDOW_S
-    )
-    assert known["wifi"] == UnidentifiedWindow(EMPTY, WINDOW_S)
+def test_unforwarded_packets_and_a_counter_reset_give_no_warning() -> None:
+    before = unidentified_after({}, {"wifi": replace(EMPTY, first=9000)}, 0.0)
+    more = unidentified_after(before, {"wifi": replace(EMPTY, first=9000, not_forwarded=9000)}, WINDOW_S)
+    assert more["wifi"].reason is None and more["wifi"].since == 0.0
+    assert unidentified_after(before, {"wifi": EMPTY}, WINDOW_S)["wifi"] == UnidentifiedWindow(EMPTY, WINDOW_S)
