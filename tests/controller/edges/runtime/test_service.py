@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import pytest
 from controller.core import overrides
 from controller.core.core import Core
 from controller.edges.runtime import service
-from controller.edges.runtime import service as runtime_service
 from controller.edges.state.store import Store
 from controller.features.probing import probe_evaluation
 from controller.features.probing.path_record import Estimate, Estimated
@@ -41,6 +40,13 @@ from tests.fakes.host import FakeConnection, FakeHost
 from tests.fakes.switch import FakeSwitch
 
 
+def service_at(
+    directory: Path, perform: Callable[[Effect | AgentEffect], None] = lambda _: None, written: Any = None
+) -> service.Service:
+    config = sites.loaded(written or sites.document())
+    return service.Service("gateway.yaml", config, Store(str(directory / "state.json")), perform)
+
+
 def test_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = threading.Semaphore(0)
 
@@ -50,8 +56,7 @@ def test_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(service, "TICK_S", 0.01)
     monkeypatch.setattr(Core, "tick", tick)
-    config = sites.loaded(sites.document())
-    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core = service_at(tmp_path)
 
     def flood(_core: Core, event: SwitchClosed, _now: float) -> Iterator[Effect]:
         core.post(event)  # another event is always waiting
@@ -77,8 +82,7 @@ class PausedService:
             return iter(())
 
         monkeypatch.setattr(Core, "handle", handle)
-        config = sites.loaded(sites.document())
-        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), lambda _effect: None)
+        self.service = service_at(path)
         self.service.start()
         began = threading.Event()
 
@@ -130,16 +134,14 @@ def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     held = PausedService(tmp_path, monkeypatch)
     told = NeighbourSeen(1, 2, IPv4Address("192.168.110.3"), "02:00:00:00:00:02")
     held.service.post(told)
-    for number in range(3 * runtime_service.MOST_PACKETS):
+    for number in range(3 * service.MOST_PACKETS):
         held.service.post(_solicited(number, 1))
     held.service.post(told)
     held.go_on()
-    assert len(held.heard) == runtime_service.MOST_PACKETS
+    assert len(held.heard) == service.MOST_PACKETS
     assert held.heard[0] == told, "the first event is handled first"
     assert held.heard[2] == told, "and the second one in its turn"
-    assert held.heard[-1] == _solicited(3 * runtime_service.MOST_PACKETS - 1, 1), (
-        "the oldest are dropped, not the newest"
-    )
+    assert held.heard[-1] == _solicited(3 * service.MOST_PACKETS - 1, 1), "the oldest are dropped, not the newest"
 
 
 def test_urgent_effects_are_performed_while_packets_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +161,7 @@ def test_urgent_effects_are_performed_while_packets_wait(tmp_path: Path, monkeyp
 
 
 def test_times_are_shown_by_the_current_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = sites.loaded(sites.document())
-    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core = service_at(tmp_path)
     core.start()
     before, real = core.snapshot(), time.time
     monkeypatch.setattr(service.time, "time", lambda: real() + 86400)
@@ -180,8 +181,7 @@ class Agent:
         self.answers = True
         self.unanswered: list[Direct] = []
         self.hung_up: list[HangUp] = []
-        config = sites.loaded(sites.document())
-        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
+        self.service = service_at(path, self._perform)
         self.service.start()
         self.tell(self.host.opened(1))
         self.tell(self.host.report())
@@ -242,8 +242,7 @@ class Gateway:
         written = sites.document()
         for hop in written["sites"]["home"]["uplinks"]["lte"]["next_hops"]:
             hop["mac"] = sites.LTE_HOP_MAC
-        config = sites.loaded(written)
-        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
+        self.service = service_at(path, self._perform, written)
         self.service.start()
         self.service.post(self.fake.opened(1))
         while self.service.snapshot().gateways[0].state is not GatewayState.STEADY:
@@ -289,16 +288,14 @@ def test_unconfirmed_change_is_reported_as_sent(gateway: Gateway, monkeypatch: p
 
 def test_switch_that_leaves_ends_the_wait_and_is_named(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
-    answers: list[OverrideResult] = []
-    asking = threading.Thread(target=lambda: answers.append(gateway.service.set_mode("client", Mode.SINGLE)))
-    asking.start()
-    assert gateway.ordered.wait(60)
-    gateway.let_go(SwitchClosed(1))
-    asking.join(60)
-    (left,) = answers
-    assert left.failed == (
-        "gateway home: the switch disconnected before it answered; the missing changes are sent when it reconnects",
-    )
+
+    def leaves_once_ordered() -> None:
+        gateway.ordered.wait(60)
+        gateway.let_go(SwitchClosed(1))
+
+    threading.Thread(target=leaves_once_ordered, daemon=True).start()
+    (left,) = gateway.service.set_mode("client", Mode.SINGLE).failed
+    assert left.startswith("gateway home: the switch disconnected before it answered; the missing changes are sent")
 
 
 @pytest.fixture
@@ -373,8 +370,7 @@ def test_long_estimates_run_beside_the_core(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(Core, "handle", handle)
     monkeypatch.setattr(probe_evaluation, "estimated", estimated)
-    config = sites.loaded(sites.document())
-    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core = service_at(tmp_path)
     core.start()
     core.post(SwitchClosed(1))
     assert over.wait(60)

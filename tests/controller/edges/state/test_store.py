@@ -19,15 +19,9 @@ from controller.model.config import Mode
 from controller.model.known import CopyCounter, PortRange, RelayOverride, Spent, Wanted
 from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 
-
-def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
-    wanted = Wanted({"phone": Mode.SINGLE}, {"phone": "lte"}, {"client": "lte"})
-    Store(str(tmp_path / "new" / "state.json")).save(wanted)
-    assert Store(str(tmp_path / "new" / "state.json")).load() == wanted
-
-
 V1 = '{"version": 1, "modes": {"phone": "off"}, "active": {"phone": "lte"}}'
 V3 = '{"version": 3, "modes": {}, "active": {}, "decided": {"phone": "lte"}, "once": ["home"]}'
+V4 = '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "paths": []}'
 
 
 @pytest.mark.parametrize(
@@ -35,42 +29,36 @@ V3 = '{"version": 3, "modes": {}, "active": {}, "decided": {"phone": "lte"}, "on
     [
         (V1, Wanted({"phone": Mode.OFF}, {"phone": "lte"})),
         (V3, Wanted(decided={"phone": "lte"}, once=frozenset({"home"}))),
+        (V4, Wanted()),
     ],
-    ids=["version 1", "version 3"],
+    ids=["version 1", "version 3", "version 4"],
 )
 def test_state_of_an_older_version_is_loaded(tmp_path: Path, kept: str, found: Wanted) -> None:
     (tmp_path / "state.json").write_text(kept)
     assert Store(str(tmp_path / "state.json")).load() == found
 
 
-def test_copy_decisions_and_budgets_are_loaded(tmp_path: Path) -> None:
-    spent = {
-        "home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": CopyCounter(40, 90)}),
-        "home/sat": Spent("2026-11-22"),
-    }
-    wanted = Wanted(copies={"phone": False, "client": True}, spent=spent)
-    Store(str(tmp_path / "state.json")).save(wanted)
-    assert Store(str(tmp_path / "state.json")).load() == wanted
+SPENT = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": CopyCounter(40, 90)})}
+TOKYO = RelayOverride(ip_address("198.51.100.7"), 443, draining=True)
 
 
-def test_relays_are_loaded_and_absent_in_older_versions(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    path.write_text(
-        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "paths": []}'
+def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "state.json"
+    oslo = RelayOverride(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr", number=63)
+    wanted = Wanted(
+        {"phone": Mode.SINGLE},
+        {"phone": "lte"},
+        {"client": "lte"},
+        copies={"phone": False, "client": True},
+        spent=SPENT | {"home/sat": Spent("2026-11-22")},
+        relays={"tokyo": TOKYO, "oslo": oslo},
     )
-    assert Store(str(path)).load() == Wanted()
-    relays = {
-        "tokyo": RelayOverride(ip_address("198.51.100.7"), 443, draining=True),
-        "oslo": RelayOverride(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr", number=63),
-    }
-    Store(str(path)).save(Wanted(relays=relays))
-    assert Store(str(path)).load() == Wanted(relays=relays)
+    Store(str(path)).save(wanted)
+    assert Store(str(path)).load() == wanted
     kept = path.read_text()
     for right, wrong in (('"port": 8443', '"port": 84430'), ('"number": 63', '"number": 64')):
         path.write_text(kept.replace(right, wrong))
-        with pytest.raises(
-            StoreError, match=r"relays\.oslo\.(port|number).* found (84430|64), expected a (port|number)"
-        ):
+        with pytest.raises(StoreError, match=r"relays\.oslo\.(port|number).* found (84430|64), expected a "):
             Store(str(path)).load()
 
 
@@ -86,10 +74,8 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 @pytest.mark.parametrize("number", [10**400, -(10**400), 1 << 63, -1, 1e308, float("inf"), float("nan"), "2026-13-01"])
 def test_impossible_number_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
     path = tmp_path / "state.json"
-    spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": CopyCounter(40, 90)})}
-    relays = {"tokyo": RelayOverride(ip_address("198.51.100.7"), 443)}
     page = PathEstimate(Alpha(1e-9, 1e-10), (MeasuredRate(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), SentProbe(1e9, 7))
-    Store(str(path)).save(Wanted(spent=spent, relays=relays), {(("home", "lte"), True): page})
+    Store(str(path)).save(Wanted(spent=SPENT, relays={"tokyo": TOKYO}), {(("home", "lte"), True): page})
     good = path.read_text()
     places = list(leaves(json.loads(good)))
     assert len(places) > 12
