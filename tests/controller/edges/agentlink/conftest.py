@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.edges.trust import refusals
-from tests.controller.edges.agentlink.fake_controller import FakeController
-from tests.controller.edges.agentlink.log import Log
+from tests.controller.edges.agentlink.fake_controller import FakeController, Log
 
 
 @pytest.fixture

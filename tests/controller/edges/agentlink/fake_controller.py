@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable
 from pathlib import Path
@@ -98,3 +99,16 @@ class FakeController:
     def closed_after_opening(self) -> AgentClosed:
         self.event(AgentOpened)
         return self.closed()
+
+
+Log = queue.SimpleQueue[logging.LogRecord]
+
+
+def refused(fake_controller: FakeController, log: Log, reason: str) -> str:
+    """Check that one peer was refused, and counted under this reason alone. Return the log line, which names the
+    peer.
+    """
+    line = log.get(timeout=PATIENCE_S).getMessage()
+    assert " refused: " in line and "from 127.0.0.1:" in line
+    assert {each: number for each, number in fake_controller.agents.refusals().items() if number} == {reason: 1}
+    return line

@@ -19,8 +19,7 @@ from controller.edges.trust import refusals
 from controller.protocol.enrolment import EnrolmentState, UnknownAgent
 from controller.protocol.reports import AgentClosed, AgentOpened
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus, new_key
-from tests.controller.edges.agentlink.fake_controller import FakeController
-from tests.controller.edges.agentlink.log import Log, refused
+from tests.controller.edges.agentlink.fake_controller import FakeController, Log, refused
 
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 PHONE = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])

@@ -28,8 +28,7 @@ from controller.edges.trust.refusals import AgencyError, Refusals
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to, key_pem, pem
-from tests.controller.edges.agentlink.fake_controller import FakeController, bind
-from tests.controller.edges.agentlink.log import Log, refused
+from tests.controller.edges.agentlink.fake_controller import FakeController, Log, bind, refused
 from tests.controller.edges.openflow.switches import until
 
 TREE = Path(__file__).resolve().parents[4]

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session over real TLS: the order of messages, and its end."""
+"""A session over real TLS: the order of messages, its end, and who is kept from another one."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections.abc import Callable
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -12,10 +15,16 @@ import pytest
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
 from controller.edges.agentlink import session as agent_session
-from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer
+from controller.edges.agentlink.listener import AgentConnection
+from controller.edges.agentlink.session import AgentSession, Stream
+from controller.edges.agentlink.sessions import FAULTS, LASTS_S, WITHIN_S, Quarantine, Sessions
+from controller.edges.trust.authority import Shown
+from controller.edges.trust.refusals import Refused
+from controller.protocol.orders import Arm, Direct, Directive, Disarm, HangUp, Prefer
 from controller.protocol.reports import (
     MOST_SUBFLOWS,
     AgentClosed,
+    AgentEvent,
     AgentOpened,
     Connection,
     FailoverFired,
@@ -251,3 +260,92 @@ def test_stopping_controller_says_so(fake_controller: FakeController) -> None:
     ended = stream.ended()
     assert ended.code is grpc.StatusCode.UNAVAILABLE and "the controller is stopping" in ended.said
     assert fake_controller.closed().session == opened.session
+
+
+class SilentStream:
+    """A stream that receives nothing and needs a moment to cancel its read."""
+
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+
+    async def read(self) -> object:
+        self.is_read.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def write(self, word: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("cancellations", [1, 2])
+def test_stream_end_is_reported_once_despite_cancellations(cancellations: int) -> None:
+    told: list[AgentEvent] = []
+
+    def post(event: AgentEvent, taken: Callable[[], None]) -> None:
+        told.append(event)
+
+    async def lives() -> None:
+        certificate = Shown("phone", "00", "", b"")
+        deaf = SilentStream()
+        guest = AgentConnection("127.0.0.1:1", certificate, cast(Any, None))
+        session = AgentSession(7, guest, certificate, cast(Stream, deaf), post)
+        opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())
+        stream = asyncio.create_task(session.live(opened, pb.Hello(protocol=1)))
+        await deaf.is_read.wait()
+        await asyncio.sleep(0)
+        for _ in range(cancellations):
+            stream.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await stream
+
+    asyncio.run(lives())
+    assert [type(event) for event in told] == [AgentOpened, AgentClosed]
+
+
+class Guest:
+    def __init__(self, certificate: Shown | None) -> None:
+        self.certificate = certificate
+        self.is_cut = False
+
+    def leave(self, within_s: float) -> None:
+        self.is_cut = True
+
+
+def test_revocation_closes_all_connections_of_the_name_alone() -> None:
+    """Also those without a session."""
+    phone, laptop = (Shown(name, "01", b"", None) for name in ("phone", "laptop"))
+    guests = {"a": Guest(phone), "b": Guest(laptop), "c": Guest(phone), "d": Guest(None)}
+    nothing = cast(Any, None)
+    Sessions(nothing, cast(Any, guests), nothing, nothing, ":8655").revoke("phone")
+    assert [peer for peer, guest in guests.items() if guest.is_cut] == ["a", "c"]
+
+
+def test_agent_that_fails_the_core_twice_is_locked_out(fake_controller: FakeController) -> None:
+    phone, laptop = fake_controller.enrolled("phone"), fake_controller.enrolled("laptop")
+    for _ in range(FAULTS):
+        stream, opened = fake_controller.served(phone)
+        fake_controller.agents.perform(HangUp(opened.session, "its message made the controller fail", fault=True))
+        ended = stream.ended()
+        assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "made the controller fail" in ended.said
+        fake_controller.closed()
+    stream = fake_controller.stream(phone)
+    stream.say(HELLO)
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "it is admitted again in 600 s" in ended.said
+    assert fake_controller.agents.refusals()["fault"] == FAULTS + 1
+    fake_controller.served(laptop)
+
+
+def test_quarantine_ends_and_distant_faults_make_none() -> None:
+    quarantine = Quarantine()
+    quarantine.fault("phone", 0.0)
+    quarantine.fault("phone", WITHIN_S + 1.0)
+    quarantine.check("phone", WITHIN_S + 1.0)
+    quarantine.fault("phone", WITHIN_S + 2.0)
+    with pytest.raises(Refused, match="admitted again in 600 s"):
+        quarantine.check("phone", WITHIN_S + 2.0)
+    quarantine.check("phone", WITHIN_S + 2.0 + LASTS_S)

@@ -11,8 +11,7 @@ from controller.edges.agentlink import sessions
 from controller.protocol.orders import Direct, Disarm
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported
 from tests.controller.edges.agentlink.agent import HELLO, Stream
-from tests.controller.edges.agentlink.fake_controller import FakeController
-from tests.controller.edges.agentlink.log import Log, refused
+from tests.controller.edges.agentlink.fake_controller import FakeController, Log, refused
 
 
 @pytest.fixture

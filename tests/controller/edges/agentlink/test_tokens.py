@@ -17,8 +17,7 @@ from cryptography.x509.oid import NameOID
 from controller.edges.trust import ledger
 from controller.protocol.requests import Impossible
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus, new_key, request
-from tests.controller.edges.agentlink.fake_controller import FakeController
-from tests.controller.edges.agentlink.log import Log, refused
+from tests.controller.edges.agentlink.fake_controller import FakeController, Log, refused
 from tests.controller.edges.agentlink.test_listener import silent_tls_client
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
 
 import httpx
 import pytest
@@ -56,3 +58,16 @@ def serving(shared: FakeCore, shared_enroller: FakeEnroller) -> Iterator[Serving
 def http(serving: Serving, fake_core: FakeCore, fake_enroller: FakeEnroller) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
         yield client
+
+
+def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """Check that the answer is a complete problem of RFC 9457 with this status. Return its body."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json()
+    assert body["type"] == "about:blank"
+    assert body["title"] == HTTPStatus(status).phrase
+    assert body["status"] == status
+    assert len(body["detail"]) > 10
+    assert body["instance"].startswith("/")
+    return body

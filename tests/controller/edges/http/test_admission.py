@@ -12,7 +12,7 @@ import pytest
 from controller.edges.http import access_control
 from controller.edges.http.access_control import LARGEST_BODY_BYTES
 from controller.edges.http.server import Serving
-from tests.controller.edges.http.checks import problem
+from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import HEAD, START, TOKEN, FakeCore
 from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 

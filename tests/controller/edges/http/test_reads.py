@@ -6,7 +6,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.controller.edges.http.checks import problem
+from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import FakeCore
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's token: generated or configured, secret and strong."""
+"""The API's token: generated or configured, secret and strong, and sent to no process of another user."""
 
 from __future__ import annotations
 
 import grp
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from controller.edges.http import client, token
-from controller.edges.http.client import Client, Denied, NoToken
+from controller.edges.http.client import Client, Denied, NoAnswer, NoToken
 from controller.edges.http.server import Serving
 from tests.controller.edges.http.fake_core import TOKEN
 
@@ -139,3 +140,24 @@ def written(directory: Path, word: str, mode: int) -> str:
     file.write_text(word)
     file.chmod(mode)
     return token.written(str(file))
+
+
+PATIENCE_S = 60.0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
+def test_token_is_not_sent_to_a_process_of_another_user(host: str) -> None:
+    os.seteuid(NOBODY)  # of this thread, which makes the socket
+    try:
+        listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    finally:
+        os.seteuid(0)
+    listener.settimeout(PATIENCE_S)
+    with listener:
+        asked = {"0.0.0.0": "127.0.0.1", "::1": "[::1]"}.get(host, host)
+        with pytest.raises(NoAnswer, match=f"a process of user {NOBODY} has taken its port"):
+            Client(f"http://{asked}:{listener.getsockname()[1]}", "secret").get("status")
+        arrived, _ = listener.accept()
+        with arrived:
+            arrived.settimeout(PATIENCE_S)
+            assert arrived.recv(1000) == b""

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from controller.protocol.requests import Impossible, OverrideResult
-from tests.controller.edges.http.checks import problem
+from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import RELAYED, START, FakeCore
 from tests.controller.edges.http.fake_enroller import FakeEnroller
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from controller.edges.openflow.frames import ask
-from controller.edges.openflow.speaker import SwitchSession
+from controller.edges.openflow.framework import ofproto
+from controller.edges.openflow.speaker import ERROR as ERROR_BODY
+from controller.edges.openflow.speaker import HEADER, SwitchSession
 from controller.model.known import Port
 from controller.program.diff import (
     AddFlow,
@@ -31,15 +33,20 @@ from controller.program.program import (
     COOKIE,
     GROUP_IDS,
     METER_IDS,
+    Action,
     Bucket,
     DecTtl,
+    Fields,
     Flow,
     Group,
     GroupKind,
     Meter,
+    Move,
     Output,
+    OutputInPort,
     PacketCounters,
     Program,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -328,3 +335,128 @@ def test_large_program_is_installed_and_read_in_a_second(recorder: WireRecorder,
     read = recorder.read(bridge.session)
     assert (len(read.program.flows), len(read.program.groups)) == (1000, 500)
     assert time.process_time() - began < 1, "CPU time of all threads of the controller"
+
+
+CLASS = {"eth_type": 0x86DD, "in_port": 1, "ip_proto": 17, "ip_dscp": 46}
+MATCHES = {
+    "local port": fields(in_port=0xFFFFFFFE),
+    "masked mac": fields(eth_dst="01:00:00:00:00:00/01:00:00:00:00:00"),
+    "ipv4 odd mask": fields(eth_type=0x0800, ipv4_src="10.0.0.1/255.0.0.255"),
+    "tcp": fields(eth_type=0x0800, ip_proto=6, tcp_dst=80),
+    "udp": fields(eth_type=0x0800, ip_proto=17, udp_dst=53),
+    "tcp ports of one mask over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_src="0x8000/0x8000"),
+    "sctp ports of one mask": fields(eth_type=0x86DD, ip_proto=132, sctp_src="0x50/0xfff0"),
+    "sctp port": fields(eth_type=0x0800, ip_proto=132, sctp_dst=80),
+    "all fields of a class": fields(**CLASS, ipv6_src="fd00:110::3", ipv6_dst="2001:db8::/32", udp_dst="0x2710/0xfff0"),
+    "unrouted solicitation": fields(
+        eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::/64", ipv6_src="::", nw_ttl=255
+    ),
+    "arp for a network": fields(eth_type=0x0806, arp_op=1, arp_tpa="192.168.110.0/24", in_port=1),
+    "arp": fields(eth_type=0x0806, arp_op=1, arp_spa="192.168.110.3", arp_tpa="192.168.110.2", arp_sha=MAC),
+    "metadata": fields(metadata=5),
+    "masked metadata": fields(metadata="0x5/0xff"),
+}
+
+IPV4, IPV6 = fields(eth_type=0x0800), fields(eth_type=0x86DD)
+ACTIONS: dict[str, tuple[Fields, tuple[Action, ...]]] = {
+    "ipv4": (IPV4, (SetField("ipv4_src", "10.1.2.3"), SetField("ipv4_dst", "10.1.2.4"), Output(2))),
+    "ipv6": (IPV6, (SetField("ipv6_src", "fd00::1"), SetField("ipv6_dst", "fd00::2"), Output(2))),
+    "dscp": (IPV4, (SetField("ip_dscp", 46), Output(2))),
+    "ports": (fields(eth_type=0x0800, ip_proto=6), (SetField("tcp_dst", 8080), Output(2))),
+    "local port": (fields(), (Output(0xFFFFFFFE),)),
+    "group": (fields(), (ToGroup(G),)),
+    "advertisement of the sender": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=136, ipv6_nd_target="fd00:110::3"),
+        (
+            SetField("icmpv6_nd_options_type", 2),
+            SetField("icmpv6_nd_reserved", 0x40000000),
+            Move("eth_src", "ipv6_nd_tll"),
+            OutputInPort(),
+        ),
+    ),
+    "solicitation by the sender": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::3"),
+        (Move("ipv6_src", "ipv6_nd_target"), Move("eth_src", "ipv6_nd_sll"), OutputInPort()),
+    ),
+}
+
+GROUPS = {
+    "none": Group(G + 1, GroupKind.ALL, ()),
+    "a table on the way": Group(G + 6, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Resubmit(10))),)),
+    "failover": Group(
+        G + 5,
+        GroupKind.FAST_FAILOVER,
+        tuple(Bucket((SetField("eth_src", MAC), Output(port)), watch_port=port) for port in (2, 1)),
+    ),
+}
+
+
+def _installed(recorder: WireRecorder, session: int, wanted: Program) -> Program:
+    changes: list[Change] = [
+        *(AddMeter(meter) for meter in wanted.meters.values()),
+        *(AddGroup(group) for group in wanted.groups.values()),
+        *(AddFlow(flow) for flow in wanted.flows.values()),
+    ]
+    assert recorder.apply(session, *changes) == []
+    return recorder.read(session).program
+
+
+def test_matches_actions_and_groups_are_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    flows = [Flow(1, 100, match, (Output(2),)) for match in MATCHES.values()]
+    flows += [Flow(0, priority, *each) for priority, each in enumerate(ACTIONS.values(), start=1)]
+    wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()])
+    assert len(wanted.flows) == len(MATCHES) + len(ACTIONS)
+    assert _installed(recorder, bridge.session, wanted) == wanted
+
+
+def test_meters_and_later_tables_are_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+    wanted = Program.of(
+        [
+            Flow(0, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),
+            Flow(0, 2, fields(in_port=2), goto=1),
+            Flow(3, 0, fields(), (), meter=M),
+        ],
+        meters=[Meter(M, 100, 50), Meter(METER_IDS[-1], 1, 1)],
+    )
+    assert _installed(recorder, bridge.session, wanted) == wanted
+    assert recorder.read(bridge.session).meter_passed == {M: 0, METER_IDS[-1]: 0}
+
+
+THREE = [AddFlow(Flow(0, 1, fields(in_port=number), (Output(1),))) for number in range(2, 5)]
+
+
+def xids(sent: bytes, kind: int) -> list[int]:
+    found, start = [], 0
+    while start < len(sent):
+        _, its, length, xid = HEADER.unpack_from(sent, start)
+        found += [xid] * (its == kind)
+        start += length
+    return found
+
+
+def table_full(xid: int) -> bytes:
+    body = ERROR_BODY.pack(ofproto.OFPET_FLOW_MOD_FAILED, ofproto.OFPFMFC_TABLE_FULL)
+    return HEADER.pack(ofproto.OFP_VERSION, ofproto.OFPT_ERROR, HEADER.size + len(body), xid) + body
+
+
+def refused(session: SwitchSession, xid: int) -> SwitchRefused:
+    (event,) = session.on_event(ofproto.OFPT_ERROR, xid, table_full(xid))
+    assert isinstance(event, SwitchRefused)
+    return event
+
+
+def test_barrier_reply_confirms_everything_before_it() -> None:
+    """A switch that answers only some barriers must not make the session grow without limit."""
+    session = SwitchSession(1, 1, "somebody")
+    first = session.apply(Apply(1, 1, (THREE[0], THREE[1])))
+    second = session.apply(Apply(1, 2, (THREE[2],)))
+    third = session.apply(Apply(1, 3, (THREE[0],)))
+    assert refused(session, xids(first, ofproto.OFPT_FLOW_MOD)[0]).change == THREE[0]
+    (barrier,) = xids(second, ofproto.OFPT_BARRIER_REQUEST)
+    assert list(session.on_event(ofproto.OFPT_BARRIER_REPLY, barrier, b"")) == [SwitchApplied(1, 2)]
+    for sent in (first, second):
+        for xid in xids(sent, ofproto.OFPT_FLOW_MOD):
+            assert refused(session, xid).change is None, "it is confirmed and forgotten"
+    (overtaken,) = xids(first, ofproto.OFPT_BARRIER_REQUEST)
+    assert not list(session.on_event(ofproto.OFPT_BARRIER_REPLY, overtaken, b""))
+    assert refused(session, xids(third, ofproto.OFPT_FLOW_MOD)[0]).change == THREE[0], "it is in flight"

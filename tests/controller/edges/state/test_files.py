@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from controller import __main__ as main
 from controller.edges.state import files
+from controller.edges.state.files import InUse
+from controller.model.settings import AgentService, Endpoint, Settings
 from tests.setup.place import TREE
 
 OLD, NEW = b'{"old": true}\n', b'{"new": "' + b"x" * 20_000 + b'"}\n'
@@ -134,3 +137,27 @@ def test_unwritable_lock_does_not_prevent_a_start(tmp_path: Path, caplog: pytest
     (tmp_path / "file").touch()
     with files.locked(tmp_path / "file" / "lock", *WHAT):
         assert "would not be noticed" in caplog.text
+
+
+NOWHERE = Endpoint("127.0.0.1", 0)
+
+
+def settings(state: Path, agents: Path) -> Settings:
+    return Settings(
+        openflow=NOWHERE,
+        tls=None,
+        api=NOWHERE,
+        token_file=None,
+        state_file=str(state),
+        agents=AgentService(NOWHERE, NOWHERE, str(agents)),
+    )
+
+
+@pytest.mark.parametrize(("other", "named"), [("state", "controller.agents.directory"), ("agents", "controller.state")])
+def test_state_and_agents_directory_are_not_shared(tmp_path: Path, other: str, named: str) -> None:
+    """The second controller shares only one of the two."""
+    first = list(main._locks(settings(tmp_path / "state.json", tmp_path / "agents")))
+    of_second = {"state": tmp_path / "state.json", "agents": tmp_path / "agents", other: tmp_path / "other"}
+    with first[0], first[1], pytest.raises(InUse, match=named):
+        for lock in main._locks(settings(of_second["state"], of_second["agents"])):
+            lock.__enter__()
