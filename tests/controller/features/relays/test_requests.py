@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.edges.runtime import service
 from controller.edges.state.store import Store
 from controller.features.relays import readout, requests
@@ -109,13 +110,22 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
-def test_refused_interception_order_is_shown() -> None:
+def test_refused_orders_are_shown_and_repeated_after_a_while() -> None:
     world = started()
     world.home.refuses["Take"] = "no device rl-wifi"
+    world.relays["oslo"].refuses["Relay"] = "the kernel has no bbr"
     world.wish(requests.drained("oslo", True))
+
+    def reasons() -> tuple[str | None, str | None]:
+        (told,) = readout.interception_views(world.core.relays)
+        return told.why_not, world.core.relays.relay_agents["oslo"].why_not
+
     world.seconds(1)
-    (told,) = readout.interception_views(world.core.relays)
-    assert told.why_not == "no device rl-wifi"
+    assert reasons() == ("no device rl-wifi", "the kernel has no bbr")
+    world.home.refuses.clear()
+    world.relays["oslo"].refuses.clear()
+    world.seconds(int(AGAIN_AFTER_S) + 1)
+    assert reasons() == (None, None)
 
 
 def test_invalid_query_is_refused_with_a_sentence() -> None:
