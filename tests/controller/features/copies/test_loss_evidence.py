@@ -9,44 +9,32 @@ import pytest
 
 from controller.features.copies.loss_evidence import Probes
 from controller.policy.copies.tallies import LossCounts
-from controller.protocol.reports import PathHealth, Reported
-from tests.controller.features.peer_sites.test_tunnels import tunnelled
-from tests.controller.features.probing.test_manager import ProbedSites
+from controller.protocol.reports import PathHealth
 from tests.fakes.measurer import FakeMeasurer
 
 
-def with_paths(event: Reported, number: int, names: list[str]) -> Reported:
-    return replace(event, health=tuple(PathHealth(name, "", 10 * number, number, 0, 0, 0, ()) for name in names))
-
-
-def reporter() -> FakeMeasurer:
-    world = ProbedSites(tunnelled())
-    home = FakeMeasurer("home")
-    world.join(home)
-    world.drain()
-    return home
+def evidence(probes: Probes, **counts: tuple[int, int]) -> dict[str, LossCounts]:
+    """Report the numbers of sent and lost packets on each path."""
+    health = tuple(PathHealth(name, "", *each, 0, 0, 0, ()) for name, each in counts.items())
+    found = probes.on_report(replace(FakeMeasurer("home").report(), health=health), ["wifi", "lte"])
+    return {name: each.counts for name, each in found.items()}
 
 
 def test_invented_paths_are_ignored() -> None:
-    home, probes = reporter(), Probes()
+    probes = Probes()
     for number in range(1, 100):
-        event = with_paths(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
-        found = probes.on_report(event, ["wifi", "lte"])
-        assert {name: each.counts for name, each in found.items()} == (
-            {"wifi": LossCounts(10, 1, 0)} if number > 1 else {}
-        )
+        found = evidence(probes, **dict.fromkeys(("wifi", "tor", f"path-{number // 2}"), (10 * number, number)))
+        assert found == ({"wifi": LossCounts(10, 1, 0)} if number > 1 else {})
 
 
 def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
-    home, probes = reporter(), Probes()
-    for number in (1, 2):
-        health = (PathHealth("wifi", "", 10, 0, 0, 0, 0, ()), PathHealth("lte", "", number, number, 0, 0, 0, ()))
-        found = probes.on_report(replace(home.report(), health=health), ["wifi", "lte"])
-    assert {name: each.counts for name, each in found.items()} == {"wifi": LossCounts(), "lte": LossCounts(1, 1, 0)}
+    probes = Probes()
+    evidence(probes, wifi=(10, 0), lte=(1, 1))
+    assert evidence(probes, wifi=(10, 0), lte=(2, 2)) == {"wifi": LossCounts(), "lte": LossCounts(1, 1, 0)}
 
 
 @pytest.mark.parametrize(
-    ("lost", "evidence"),
+    ("lost", "named"),
     [
         ({"wifi": 10, "lte": 0}, {"wifi", "lte"}),
         ({"wifi": 10, "lte": 9}, {"wifi", "lte"}),
@@ -55,9 +43,7 @@ def test_path_without_new_probes_is_no_evidence_of_answers() -> None:
         ({}, set()),
     ],
 )
-def test_agent_without_answers_on_any_path_is_no_evidence(lost: dict[str, int], evidence: set[str]) -> None:
-    home, probes = reporter(), Probes()
-    for number in (1, 2):
-        health = (PathHealth(name, "", 10 * number, each * number, 0, 0, 0, ()) for name, each in lost.items())
-        found = probes.on_report(replace(home.report(), health=tuple(health)), ["wifi", "lte"])
-    assert found.keys() == evidence
+def test_agent_without_answers_on_any_path_is_no_evidence(lost: dict[str, int], named: set[str]) -> None:
+    probes = Probes()
+    evidence(probes, **{name: (10, each) for name, each in lost.items()})
+    assert evidence(probes, **{name: (20, 2 * each) for name, each in lost.items()}).keys() == named
