@@ -87,13 +87,15 @@ class PeerSitePair(CoreAndSwitch):
         site = self.core.config.sites[0]
         return {each.name: self.core.wanted.active_uplink(site, each) for each in site.terminals}
 
+    def view(self, name: str) -> Any:
+        gateways = snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).gateways
+        return next(one for one in gateways if one.name == name)
+
     def copies_view(self, name: str) -> Any:
-        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).gateways}
-        return gateways[name].copies
+        return self.view(name).copies
 
     def tunnel(self, name: str, uplink: str) -> Any:
-        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).gateways}
-        return {each.name: each.tunnel for each in gateways[name].uplinks}[uplink]
+        return next(each.tunnel for each in self.view(name).uplinks if each.name == uplink)
 
 
 def test_other_end_copies_everything_once_an_agent_eliminates() -> None:
@@ -138,29 +140,23 @@ def test_silent_agent_is_trusted_less_long_than_its_lease() -> None:
     assert ends.leaves_home() == {WIFI}
 
 
-def test_port_without_a_program_is_named_and_ordered_again() -> None:
+@pytest.mark.parametrize("at", ["first", "later"])
+def test_port_without_a_program_is_named_and_ordered_again(at: str) -> None:
     ends = PeerSitePair()
-    agent = ends.agent("far")
+    agent = FakeEliminator("far") if at == "first" else ends.agent("far")
     agent.gone["lte0"] = "there is no network device lte0 here"
+    if at == "first":
+        ends.join(agent)
+        ends.drain()
     ends.second()
     assert ends.leaves_home() == {WIFI}
     assert ends.copies_view("far").reason == "lte0: there is no network device lte0 here"
-    agent.gone.clear()
-    ends.second()
-    assert ends.leaves_home() == {WIFI, LTE}
-
-
-def test_refused_order_is_repeated() -> None:
-    ends = PeerSitePair()
-    agent = FakeEliminator("far")
-    agent.gone["lte0"] = "lte0 has an XDP program already"
-    ends.join(agent)
-    ends.drain()
-    ends.second()
-    assert ends.copies_view("far").reason == "lte0: lte0 has an XDP program already"
     for _ in range(int(AGAIN_AFTER_S) + 1):
         ends.second()
     assert agent.orders == [AT_FAR, AT_FAR]
+    agent.gone.clear()
+    ends.second()
+    assert ends.leaves_home() == {WIFI, LTE}
 
 
 def test_incapable_agent_gets_no_order_and_gives_the_reason() -> None:
@@ -195,12 +191,18 @@ def test_site_without_a_peer_does_not_eliminate() -> None:
 def test_reconfiguration_updates_the_order_and_ends_elimination() -> None:
     ends = PeerSitePair()
     agent = ends.agent("far")
+    assert ends.core.wanted.once == {"far"}
     written = document()
     written["sites"]["far"]["copies"] = {"window_ceiling_ms": "300"}
-    _reconfigured(ends, written)
+    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
+    ends.second()
+    ends.second()
     assert agent.orders[1:] == [replace(AT_FAR, window_ceiling_ms=300)] and ends.leaves_home() == {WIFI, LTE}
     del written["sites"]["far"]["mirrors"]
-    _reconfigured(ends, written)
+    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
+    assert ends.core.wanted.once == frozenset(), "stored at once: a restart would trust the old state"
+    ends.second()
+    ends.second()
     assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
 
 
@@ -212,24 +214,6 @@ def test_order_has_the_configured_mac_of_an_uplink() -> None:
     assert PeerSitePair(written).agent("far").orders == [order]
     word = encode.directive(2, order).directive
     assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]
-
-
-def test_end_of_elimination_is_stored_at_once() -> None:
-    """Otherwise a restart right after the reload would trust the old state."""
-    ends = PeerSitePair()
-    ends.agent("far")
-    assert ends.core.wanted.once == {"far"}
-    written = document()
-    del written["sites"]["far"]["mirrors"]
-    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
-    assert ends.core.wanted.once == frozenset()
-
-
-def _reconfigured(ends: PeerSitePair, written: dict[str, Any]) -> None:
-    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
-    ends.drain()
-    ends.second()
-    ends.second()
 
 
 def test_elimination_is_assumed_after_a_restart_for_a_while() -> None:
@@ -267,10 +251,14 @@ def deliver(ends: PeerSitePair, agent: FakeEliminator, *uplinks: str) -> None:
 def silent_wifi(written: dict[str, Any] | None = None) -> tuple[PeerSitePair, FakeEliminator]:
     """Return both ends, the agent of far, and a second in which Wi-Fi delivered no copies."""
     ends = PeerSitePair(written)
+    return ends, silence_wifi(ends)
+
+
+def silence_wifi(ends: PeerSitePair) -> FakeEliminator:
     agent = ends.agent("far")
     deliver(ends, agent, "wifi", "lte")
     deliver(ends, agent, "lte")
-    return ends, agent
+    return agent
 
 
 def test_silent_uplink_is_named_within_two_reports_and_left() -> None:
@@ -280,9 +268,6 @@ def test_silent_uplink_is_named_within_two_reports_and_left() -> None:
     assert ends.active() == {"client": "lte", "phone": "lte"}
     deliver(ends, agent, "lte", "wifi")
     assert ends.copies_view("far").silent == ()
-    for _ in range(int(RETURN_AFTER_S) + 2):
-        deliver(ends, agent, "lte", "wifi")
-    assert ends.active() == {"client": "wifi", "phone": "lte"}, "each terminal is back on its default"
 
 
 def test_decision_names_the_reporting_gateway_agent(caplog: pytest.LogCaptureFixture) -> None:
@@ -296,6 +281,7 @@ def test_decision_names_the_reporting_gateway_agent(caplog: pytest.LogCaptureFix
         deliver(ends, agent, "lte", "wifi")
     returned, _ = ends.core.steering.logbook.entries("client")
     assert returned.uplink == "wifi" and returned.reporters == ("far",), returned.reason
+    assert ends.active() == {"client": "wifi", "phone": "lte"}, "each terminal is back on its default"
 
 
 def test_uplink_with_unidentified_packets_is_named(
@@ -318,16 +304,6 @@ def test_uplink_with_unidentified_packets_is_named(
     assert bring(5) and ends.copies_view("home").unidentified == ()
     ends.leave(agent)
     assert ends.copies_view("far").unidentified == ()
-
-
-def test_override_stays_on_a_silent_uplink_with_an_alarm() -> None:
-    ends = PeerSitePair()
-    agent = ends.agent("far")
-    _, effects, _ = overrides.active(ends.core, "client", "wifi", ends.now)
-    ends.carry(effects)
-    deliver(ends, agent, "wifi", "lte")
-    deliver(ends, agent, "lte")
-    assert ends.active()["client"] == "wifi" and ends.copies_view("far").silent
 
 
 def test_uplink_is_not_silent_while_one_class_is_not_copied() -> None:
@@ -358,8 +334,11 @@ def test_downed_port_is_not_reported_as_silent() -> None:
     assert ends.copies_view("far").silent == ()
 
 
-def test_alarm_ends_with_its_agent() -> None:
-    ends, agent = silent_wifi()
+def test_alarm_ends_with_its_agent_and_stays_during_an_override() -> None:
+    ends = PeerSitePair()
+    ends.carry(overrides.active(ends.core, "client", "wifi", ends.now)[1])
+    agent = silence_wifi(ends)
+    assert ends.active()["client"] == "wifi" and ends.copies_view("far").silent
     ends.leave(agent)
     assert ends.copies_view("far").silent == ()
     assert ends.core.steering.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
@@ -377,13 +356,6 @@ def test_silent_uplink_gets_no_copies_until_its_trial() -> None:
     for _ in range(int(TRIAL_S) + 1):
         deliver(ends, agents["far"], "lte")
     assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE}), "after a failed trial"
-    began = ends.now
-    while ends.leaves_home() == {LTE}:
-        deliver(ends, agents["far"], "lte")
-    assert ends.now - began >= 2 * HOLD_S - 2
-    for _ in range(int(TRIAL_S) + 1):
-        deliver(ends, agents["far"], "lte", "wifi")
-    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "it is back"
 
 
 def test_last_uplink_is_never_screened() -> None:
@@ -397,7 +369,7 @@ def test_last_uplink_is_never_screened() -> None:
 @pytest.mark.parametrize("end", [HOME, FAR])
 @pytest.mark.parametrize("family", Family)
 def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family: Family) -> None:
-    ends = PeerSitePair(learning() if macs == "learned" else with_macs())
+    ends = PeerSitePair(next_hops() if macs == "learned" else next_hops(mac=WIFI_HOP_MAC))
     agent = ends.agent("far")
     for _ in range(3):
         deliver(ends, agent, "wifi", "lte")
@@ -418,8 +390,8 @@ def test_screened_next_hop_is_asked_until_it_answers(macs: str, end: int, family
     assert [one.flows for one in programs] == [one.flows for one in now], "only groups were changed"
 
 
-def test_answer_from_another_mac_does_not_end_screening() -> None:
-    ends, _ = silent_wifi(with_macs())
+def test_answer_from_another_mac_or_neighbour_does_not_end_screening() -> None:
+    ends, _ = silent_wifi(next_hops(mac=WIFI_HOP_MAC))
     for _ in range(ENOUGH_ANSWERS):
         before = len(ends.asked)
         ends.pass_time(1.0)
@@ -427,20 +399,12 @@ def test_answer_from_another_mac_does_not_end_screening() -> None:
         for each in ends.asked[before:]:
             if (each.session, each.out_port) == (ends.home, WIFI):
                 deliver_answer(ends, HOME, each, "0a:00:00:00:00:66")
+        for name, address in sites.learned(ends.switch(HOME).site):
+            ends.tell(NeighbourSeen(ends.home, PORTS[name].number, address, "08:00:27:00:00:09"))
         ends.pass_time(0.1)
         ends.drain()
         assert ends.leaves_home() == {LTE}
     assert not [port for port, _ in ends.switch(HOME).observed.macs if port == "wifi0"]
-
-
-def test_answers_of_other_neighbours_do_not_end_screening() -> None:
-    ends, _ = silent_wifi(learning())
-    for name, address in sites.learned(ends.switch(HOME).site):
-        for _ in range(2 * ENOUGH_ANSWERS if name != "wifi0" else 0):
-            ends.tell(NeighbourSeen(ends.home, PORTS[name].number, address, "08:00:27:00:00:09"))
-    ends.pass_time(0.1)
-    ends.drain()
-    assert ends.leaves_home() == {LTE}
 
 
 def deliver_answer(ends: PeerSitePair, dpid: int, asked: Ask, mac: str) -> None:
@@ -451,17 +415,8 @@ def deliver_answer(ends: PeerSitePair, dpid: int, asked: Ask, mac: str) -> None:
         ends.tell(NeighbourSeen(asked.session, asked.out_port, asked.target, mac))
 
 
-def learning() -> dict[str, Any]:
-    """Return a document with next hops whose MACs are learned."""
-    return _with_next_hops({})
-
-
-def with_macs() -> dict[str, Any]:
-    """Return a document with next hops whose MACs are configured."""
-    return _with_next_hops({"mac": WIFI_HOP_MAC})
-
-
-def _with_next_hops(more: dict[str, str]) -> dict[str, Any]:
+def next_hops(**more: str) -> dict[str, Any]:
+    """Return a document with next hops whose MACs are learned or configured."""
     written = document()
     for site in written["sites"].values():
         for uplink in site["uplinks"].values():

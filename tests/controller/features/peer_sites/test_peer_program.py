@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from controller.core.core import PendingSettles
-from controller.features.steering.logbook import By, Logbook
 from controller.model.config import ConfigError, Mode, Site
 from controller.model.known import Known
 from controller.program.compile import compile
@@ -67,19 +65,9 @@ def to(address: str, make: Any = tcp) -> Packet:
 def test_packets_to_a_peer_terminal_are_copied_like_its_own(address: str) -> None:
     assert leaves(ready(), to(address)) == {WIFI, LTE}
     assert leaves(ready({"client": Mode.SINGLE, "phone": Mode.SINGLE}, {"client": "lte"}), to(address)) == {LTE}
-
-
-def test_other_packets_use_the_peer_terminals_active_uplink() -> None:
-    assert leaves(ready(), to("192.168.110.3", udp)) == {WIFI}
-    assert leaves(ready(active={"client": "lte"}), to("192.168.110.3", udp)) == {LTE}
-    assert leaves(ready(), to("10.1.0.7", udp)) == {LTE}, "phone's default"
-
-
-def test_decision_is_due_at_both_ends_and_logged_at_its_own() -> None:
-    config, moves = sites.loaded(document()), PendingSettles()
-    entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
-    moves.owe(config.dpids(config.sites[0]), entry)
-    assert dict(moves.due(0.0)) == {1: [entry], 2: []}
+    default = LTE if address == "10.1.0.7" else WIFI
+    assert leaves(ready(), to(address, udp)) == {default}
+    assert leaves(ready(active={"client": "lte"}), to(address, udp)) == {LTE}
 
 
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
