@@ -105,9 +105,8 @@ def test_calibration_by_a_wrong_link_rate_is_refused(link_bps: float) -> None:
 @pytest.mark.parametrize("link_bps", [20e6, 20.1e6])
 def test_calibration_accepts_a_small_host_delay(link_bps: float) -> None:
     found = estimate_of(*packets(FakePath(bps=20e6)), link_bps=link_bps)
-    assert isinstance(found.alpha, Alpha) and found.alpha.s_per_byte == pytest.approx(
-        8 / 20e6 - 8 / link_bps, abs=1e-10
-    )
+    alpha = pytest.approx(8 / 20e6 - 8 / link_bps, abs=1e-10)
+    assert isinstance(found.alpha, Alpha) and found.alpha.s_per_byte == alpha
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(link_bps, rel=0.002)
 
 

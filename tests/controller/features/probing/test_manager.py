@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -90,6 +89,13 @@ def meetings(answer: object) -> dict[int, int]:
     return {session.number: session.meeting for session in answer.sessions}
 
 
+def health_paths(agent: FakeMeasurer) -> dict[str, HealthPath]:
+    """Return the paths of the agent's newest order."""
+    order = agent.orders_of(HealthProbes)[-1]
+    assert isinstance(order, HealthProbes)
+    return {path.name: path for path in order.paths}
+
+
 # Orders
 
 
@@ -98,11 +104,10 @@ def test_far_end_answers_before_the_near_end_sends() -> None:
     (answer,) = far.orders_of(AnswerProbes)
     met = meetings(answer)
     sessions = {AnswerSession(number, HEALTH_PORT, PROBE_PORTS + number, met[number]) for number in (1, 2)}
-    assert isinstance(answer, AnswerProbes) and set(answer.sessions) == sessions and len(set(met.values())) == 2
-    (health,) = home.orders_of(HealthProbes)
+    assert set(far.answer.sessions) == sessions and len(set(met.values())) == 2
     ways = {"wifi": MeasuredWay("wlan0", None, REMOTE), "lte": MeasuredWay(None, None, REMOTE)}
-    assert isinstance(health, HealthProbes) and set(health.paths) == {
-        HealthPath(name, way, HEALTH_PORT, NUMBERS[name], 100, met[NUMBERS[name]]) for name, way in ways.items()
+    assert health_paths(home) == {
+        name: HealthPath(name, way, HEALTH_PORT, NUMBERS[name], 100, met[NUMBERS[name]]) for name, way in ways.items()
     }
     world.seconds(3)
     assert len(home.orders_of(HealthProbes)) == len(far.orders_of(AnswerProbes)) == 1
@@ -112,13 +117,8 @@ def test_far_end_answers_before_the_near_end_sends() -> None:
 def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
     world, home, _ = both()
 
-    def paths() -> tuple[HealthPath, ...]:
-        health = home.orders_of(HealthProbes)[-1]
-        assert isinstance(health, HealthProbes)
-        return health.paths
-
     def pauses() -> dict[str, int]:
-        return {path.name: path.pause_ms for path in paths()}
+        return {name: path.pause_ms for name, path in health_paths(home).items()}
 
     def calls(seconds: int) -> None:
         for _ in range(seconds):
@@ -128,16 +128,21 @@ def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
 
     world.seconds(45)
     assert world.core.wanted.copies["client"] is False, "probes show a clean path"
-    met = {path.meeting for path in paths()}
+    met = {path.meeting for path in health_paths(home).values()}
     calls(5)
     assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "the evidence suffices"
-    again = {path.meeting for path in paths()}
+    again = {path.meeting for path in health_paths(home).values()}
     assert len(again & met) == 1, "the answering agent accepts each packet number once"
     home.links["wifi"] = FakePath(loses=0.08)
     calls(2)
     assert world.core.wanted.copies["client"]
     calls(2)
     assert pauses() == {"wifi": 100, "lte": 100}
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
+    world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+    world.seconds(2)
+    assert pauses() == {"wifi": 100, "lte": 1000}, "metered"
 
 
 def test_near_end_waits_until_the_far_end_answers() -> None:
@@ -164,26 +169,31 @@ def test_missing_device_is_measured_once_it_appears() -> None:
     assert len(home.orders_of(HealthProbes)) == told
 
 
-@pytest.mark.parametrize("who", ["home", "far"])
-def test_new_session_of_either_agent_changes_the_key(who: str) -> None:
+@pytest.mark.parametrize("what", ["home joins", "far joins", "another device"])
+def test_new_session_of_either_agent_or_another_device_changes_the_key(what: str) -> None:
     world, home, far = both()
-    first = meetings(far.orders_of(AnswerProbes)[-1])
-    world.join(home if who == "home" else far)
+    first = meetings(far.answer)
+    if what == "another device":
+        written = tunnelled()
+        written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
+        world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+    else:
+        world.join(home if what == "home joins" else far)
     world.drain()
-    world.second()
-    second = meetings(far.orders_of(AnswerProbes)[-1])
-    assert set(first.values()).isdisjoint(second.values()) and first.keys() == second.keys()
-    (*_, health) = home.orders_of(HealthProbes)
-    assert isinstance(health, HealthProbes) and {path.meeting for path in health.paths} == set(second.values())
+    world.seconds(2)
+    second = meetings(far.answer)
+    kept = {NUMBERS["lte"]} if what == "another device" else set()
+    assert first.keys() == second.keys() and {number for number in first if first[number] == second[number]} == kept
+    assert {name: path.meeting for name, path in health_paths(home).items()} == {
+        name: second[number] for name, number in NUMBERS.items()
+    }
     world.seconds(3)
-    assert meetings(far.orders_of(AnswerProbes)[-1]) == second
+    assert meetings(far.answer) == second
 
 
 def test_ethernet_uplink_is_measured_if_configured() -> None:
     world, home, _ = both(measured())
-    (health,) = home.orders_of(HealthProbes)
-    assert isinstance(health, HealthProbes)
-    assert [path.way for path in health.paths] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
+    assert [path.way for path in health_paths(home).values()] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
     assert world.path("wifi").why_not is None
     assert "it has `measure` neither at home nor at far" in (world.path("lte").why_not or "")
 
@@ -194,20 +204,6 @@ def test_incapable_agent_gets_no_order_and_gives_the_reason(who: str) -> None:
     agents = [world.measurer(name, cannot="no stamps" if name == who else None) for name in ("home", "far")]
     world.seconds(10)
     assert not any(agent.measured for agent in agents) and world.path().why_not == "no stamps"
-
-
-def test_new_device_of_an_uplink_changes_the_key() -> None:
-    world, home, far = both()
-    written = tunnelled()
-    written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
-    before = meetings(far.orders_of(AnswerProbes)[-1])
-    world.carry(world.core.reconfigure(sites.loaded(written), world.now))
-    world.seconds(2)
-    after = meetings(far.orders_of(AnswerProbes)[-1])
-    assert (before[1], before[2] != after[2]) == (after[1], True)
-    (*_, health) = home.orders_of(HealthProbes)
-    assert isinstance(health, HealthProbes)
-    assert {path.name: path.meeting for path in health.paths} == {name: after[NUMBERS[name]] for name in NUMBERS}
 
 
 def test_figures_of_one_device_are_not_used_for_another() -> None:
@@ -225,17 +221,6 @@ def test_figures_of_one_device_are_not_used_for_another() -> None:
     assert world.direction("wifi", "up").error == "gateway.yaml changed the path during the probe"
     world.seconds(8)
     assert world.over(home).way.device == "wlan1" and world.direction("wifi", "down").bps is not None
-
-
-def test_metered_uplink_is_probed_once_a_second() -> None:
-    written = tunnelled()
-    written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
-    _, home, _ = both(written)
-    (health,) = home.orders_of(HealthProbes)
-    assert isinstance(health, HealthProbes) and {path.name: path.pause_ms for path in health.paths} == {
-        "wifi": 100,
-        "lte": 1000,
-    }
 
 
 # Probes
@@ -257,15 +242,18 @@ def test_probes_take_turns_over_paths_and_directions() -> None:
         assert each.port == PROBE_PORTS + NUMBERS[each.name] and each.meeting
 
 
-def test_path_without_answers_is_not_probed() -> None:
+def test_path_without_answers_is_not_probed_and_moves_no_terminal() -> None:
     world, home, _ = both(links={"wifi": FakePath(loses=1.0)})
+    before = world.active()
     world.seconds(30)
     assert [each.order.name for each in home.probes if isinstance(each.order, Probe)] == ["lte"]
     told, asked = world.path("wifi").health, world.core.probing.health("home", "wifi")
     assert told is not None and asked is not None and told.sent == told.lost == asked.lost > 200
+    world.over(home)
+    assert world.active() == before
 
 
-def test_figures_are_shown_with_their_methods() -> None:
+def test_figures_are_shown_with_their_methods_and_survive_a_restart() -> None:
     world, home, _ = both(links={"wifi": FakePath(bps=20e6), "lte": FakePath(bps=8e6, trains_bps=4e6)})
     world.probe_all(home)
     for uplink, bps, methods in (("wifi", 20e6, {"one packet", "trains"}), ("lte", 4e6, {"trains"})):
@@ -275,6 +263,10 @@ def test_figures_are_shown_with_their_methods() -> None:
             assert told.least_bps is not None and told.least_bps <= bps <= (told.most_bps or 0)
             assert (told.error, told.reason, told.running, told.ended) == ("", "", False, 1)
             assert told.next_in_s is not None and told.next_in_s > 400
+    before = world.direction("wifi", "up").bps
+    world.restart()
+    world.seconds(20)
+    assert world.direction("wifi", "up").bps == before and not home.probes, "no new probe is needed"
 
 
 def test_fast_path_is_probed_with_more_packets_next_time() -> None:
@@ -316,17 +308,6 @@ def test_missing_probe_result_frees_the_turn_after_a_while() -> None:
     assert world.direction(late.order.name, "down" if late.order.down else "up").bps is None
 
 
-def test_refused_probe_is_retried_soon() -> None:
-    world, home, _ = both(refuses={"Probe": "wifi is being measured"})
-    world.seconds(8)
-    told = world.direction("lte", "up")
-    assert told.error == "agent home: wifi is being measured" and not told.running
-    assert told.next_in_s is not None and told.next_in_s <= probed_paths.AGAIN_AFTER_S
-    home.refuses.clear()
-    world.seconds(int(probed_paths.AGAIN_AFTER_S) + 1)
-    assert len(home.probes) == 1
-
-
 @pytest.mark.parametrize("packets", [False, True])
 def test_incomplete_probe_is_shown_with_the_reason(packets: bool) -> None:
     world, home, _ = both()
@@ -336,12 +317,14 @@ def test_incomplete_probe_is_shown_with_the_reason(packets: bool) -> None:
     assert told.error.startswith("this host's clock was set") and (told.bps is not None) == packets
 
 
-def test_measurements_move_no_terminal() -> None:
-    world, home, _ = both(links={"wifi": FakePath(loses=1.0)})
-    before = world.active()
-    world.seconds(30)
-    world.over(home)
-    assert world.active() == before
+def test_refused_probe_is_retried_soon() -> None:
+    world, home, _ = both(refuses={"Probe": "wifi is being measured"})
+    world.seconds(8)
+    told = world.direction("lte", "up")
+    assert told.error == "agent home: wifi is being measured" and not told.running
+    home.refuses.clear()
+    world.seconds(int(probed_paths.AGAIN_AFTER_S) + 1)
+    assert len(home.probes) == 1
 
 
 # Requests
@@ -455,15 +438,6 @@ def test_delivery_rate_is_ignored_while_the_flow_moves() -> None:
 # After a restart
 
 
-def test_figures_survive_a_restart_without_a_new_probe() -> None:
-    world, home, _ = both()
-    world.probe_all(home)
-    before = world.direction("wifi", "up")
-    world.restart()
-    world.seconds(20)
-    assert world.direction("wifi", "up").bps == before.bps and not home.probes
-
-
 # Cost of probes
 
 
@@ -477,7 +451,6 @@ class AgentPair:
     def __init__(self, bps: float, budget_bytes: int | None, down_bps: float | None = None) -> None:
         written = tunnelled()
         del written["sites"]["home"]["uplinks"]["lte"], written["sites"]["far"]["uplinks"]["lte"]
-        written = deepcopy(written)
         for site in written["sites"].values():
             site["subnets"].pop("lte-side", None)
             for terminal in site["terminals"].values():
@@ -632,8 +605,6 @@ def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
         world.second()
         assert len(home.probes) <= 1
         answered = {session.meeting for session in far.answer.sessions}
-        (*_, health) = home.orders_of(HealthProbes)
-        assert isinstance(health, HealthProbes)
         if home.session in world.hosts and far.session in world.hosts:
-            assert {path.meeting for path in health.paths} <= answered
+            assert {path.meeting for path in health_paths(home).values()} <= answered
     assert all(path.directions or path.why_not for path in world.core.probing.view(world.now))
