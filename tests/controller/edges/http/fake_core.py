@@ -60,36 +60,7 @@ from controller.protocol.requests import (
     unknown_class,
     unknown_terminal,
 )
-from controller.readout.snapshot import (
-    ActiveBy,
-    AddressView,
-    AgentState,
-    AgentView,
-    ArmedFailoverView,
-    BucketView,
-    BudgetView,
-    ClassView,
-    CopiesView,
-    CopyingView,
-    CourseView,
-    DecisionView,
-    EndView,
-    FittingView,
-    GatewayView,
-    GroupView,
-    HandView,
-    HealthView,
-    MissingView,
-    NextHopView,
-    PassedView,
-    SilentView,
-    Snapshot,
-    TerminalView,
-    TrafficView,
-    TunnelView,
-    UnidentifiedView,
-    UplinkView,
-)
+from controller.readout import snapshot as shown
 from controller.switches.switch import GatewayState
 
 SETTINGS = Settings(
@@ -117,38 +88,40 @@ PROGRAM = Program.of(
 )
 
 
-def _uplink(name: str, number: int, up: bool) -> UplinkView:
-    return UplinkView(
+HOPS = (("192.168.100.1", NEXT_HOP_MAC), ("fd00:100::1", None))
+
+
+def _uplink(name: str, number: int, up: bool) -> shown.UplinkView:
+    return shown.UplinkView(
         name, f"gw-{name}", number, up, (ip_interface("192.168.100.2/24"), ip_interface("fd00:100::2/64")),
-        (NextHopView(ip_address("192.168.100.1"), NEXT_HOP_MAC), NextHopView(ip_address("fd00:100::1"), None)),
+        tuple(shown.NextHopView(ip_address(hop), mac) for hop, mac in HOPS),
         PortCounters(PacketCounters(1000 + number, 2000), PacketCounters(3000 + number, 4000), 5, 6), tunnel=None,
     )  # fmt: skip
 
 
-HOME = GatewayView(
+DELIVERY = shown.BucketView(None, PacketCounters(9, 900))
+NO_COPIES = "no copies arrive over it: none for 1.0 s, while 50 packets arrived over others"
+HOME = shown.GatewayView(
     name="home", dpid="0000000000000001", bridge="br-home", state=GatewayState.STEADY, since=1_700_000_000.0,
     peer="127.0.0.1:51234", rival=None, last_error=None, reconciles=3, changes_sent=40, last_changes=0, refusals=0,
     conflicts=("table=0,priority=10",), uplinks=(_uplink("wifi", 1, True), _uplink("lte", 2, False)),
     groups=(
-        GroupView(
+        shown.GroupView(
             0x62000001,
             "client bicast",
             GroupKind.ALL,
-            (BucketView("wifi", PacketCounters(70, 7000)), BucketView("lte", PacketCounters(71, 7100))),
+            (shown.BucketView("wifi", PacketCounters(70, 7000)), shown.BucketView("lte", PacketCounters(71, 7100))),
         ),
-        GroupView(0x62000002, "client delivery", GroupKind.ALL, (BucketView(None, PacketCounters(9, 900)),)),
+        shown.GroupView(0x62000002, "client delivery", GroupKind.ALL, (DELIVERY,)),
     ),
-    copies=CopiesView(
-        copied=("tcp",),
-        eliminated=True,
-        reason=None,
-        window_us=20_000,
+    copies=shown.CopiesView(
+        copied=("tcp",), eliminated=True, reason=None, window_us=20_000,
         paths=(
             PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, 7, ()),
             PathCopies("lte", False, 4, 98, 2, 0, 0, 0, 0, (0,) * 20 + (60, 40)),
         ),
-        silent=(SilentView("lte", "no copies arrive over it: none for 1.0 s, while 50 packets arrived over others"),),
-        unidentified=(UnidentifiedView("wifi", "copies cannot be identified for 3% of 900 packets in 10 s"),),
+        silent=(shown.SilentView("lte", NO_COPIES),),
+        unidentified=(shown.UnidentifiedView("wifi", "copies cannot be identified for 3% of 900 packets in 10 s"),),
     ),
     fitting=None,
 )  # fmt: skip
@@ -157,46 +130,48 @@ SHED = replace(
     uplinks=(), groups=(), copies=None,
 )  # fmt: skip
 
-DUG = TunnelView(
+DUG = shown.TunnelView(
     False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2, 9)
 )
 METERED = replace(
     HOME,
     uplinks=(
         HOME.uplinks[0],
-        replace(HOME.uplinks[1], budget=BudgetView(99_900_000, 100_000_000, 0.12, 0.25, "used up until 00:00")),
+        replace(HOME.uplinks[1], budget=shown.BudgetView(99_900_000, 100_000_000, 0.12, 0.25, "used up until 00:00")),
     ),
 )
 TUNNELLED = replace(
     HOME,
     uplinks=(HOME.uplinks[0], replace(HOME.uplinks[1], tunnel=DUG)),
-    fitting=FittingView(1380, (("eth2", "it has an XDP program already"),)),
+    fitting=shown.FittingView(1380, (("eth2", "it has an XDP program already"),)),
 )
 
 
-TRAFFIC = TrafficView(60.0, (PassedView("tcp", True, 1200, 30), PassedView("everything else", True, 0, 3000)))
+PASSED = (shown.PassedView("tcp", True, 1200, 30), shown.PassedView("everything else", True, 0, 3000))
+TRAFFIC = shown.TrafficView(60.0, PASSED)
 
 
-def _terminal(name: str, address: str) -> TerminalView:
-    return TerminalView(
+def _terminal(name: str, address: str) -> shown.TerminalView:
+    return shown.TerminalView(
         name=name, gateway="home", mode=Mode.BICAST, acting=Mode.BICAST, active_uplink="wifi",
-        active_by=ActiveBy.DEFAULT, default_uplink="wifi", access_point="air", mode_overridden=False,
-        addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),), sent=PacketCounters(10, 1000),
+        active_by=shown.ActiveBy.DEFAULT, default_uplink="wifi", access_point="air", mode_overridden=False,
+        addresses=(shown.AddressView(ip_address(address), "wifi-side", "gw-c1", None),), sent=PacketCounters(10, 1000),
         received=PacketCounters(20, 2000), traffic=TRAFFIC,
     )  # fmt: skip
 
 
-RELAY = AgentView(
-    name="relay-1", role=Role.RELAY, state=AgentState.HERE, since=1_700_000_000.0, peer="192.0.2.1:50000",
+RELAY = shown.AgentView(
+    name="relay-1", role=Role.RELAY, state=shown.AgentState.HERE, since=1_700_000_000.0, peer="192.0.2.1:50000",
     version="1.0", path_manager=PathManager.USERSPACE, reported_at=1_700_000_010.0, reports=11, terminals=("client",),
-    missing=(MissingView("clamp", "this kernel has no sock_ops programs"),), cpu_us=5_000_000, rss_bytes=18_000_000,
+    missing=(shown.MissingView("clamp", "this kernel has no sock_ops programs"),), cpu_us=5_000_000,
+    rss_bytes=18_000_000,
 )  # fmt: skip
 LOST = replace(
-    RELAY, name="client", role=Role.TERMINAL, state=AgentState.SILENT, reported_at=None, terminals=(), missing=()
+    RELAY, name="client", role=Role.TERMINAL, state=shown.AgentState.SILENT, reported_at=None, terminals=(), missing=()
 )
-COURSE = CourseView(
+COURSE = shown.CourseView(
     terminal="client",
-    copying=CopyingView(
+    copying=shown.CopyingView(
         Mode.AUTO,
         Mode.BICAST,
         "wifi: 6.1% of 300 packets lost",
@@ -205,20 +180,20 @@ COURSE = CourseView(
         "no peer site mirrors home, so packets other than TCP would arrive twice",
         TRAFFIC,
     ),
-    active_uplink="lte", active_by=ActiveBy.POLICIES, movers=("relay-1",), unmoved=None,
-    own_end=EndView((), "agent client is silent"), other_end=EndView(("relay-1",), None),
+    active_uplink="lte", active_by=shown.ActiveBy.POLICIES, movers=("relay-1",), unmoved=None,
+    own_end=shown.EndView((), "agent client is silent"), other_end=shown.EndView(("relay-1",), None),
     uplinks=(
-        HealthView("wifi", UplinkHealth.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
-        HealthView(
+        shown.HealthView("wifi", UplinkHealth.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
+        shown.HealthView(
             "lte", UplinkHealth.GOOD, "0% of 300 segments retransmitted in 3 reports", 1_700_000_000.0, ("192.0.2.8",)
         ),
     ),
     armed_failovers=(
-        ArmedFailoverView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
-        ArmedFailoverView("client", "lte", "wifi", 150, 1_700_000_029.0, None, "is silent"),
+        shown.ArmedFailoverView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
+        shown.ArmedFailoverView("client", "lte", "wifi", 150, 1_700_000_029.0, None, "is silent"),
     ),
     decisions=(
-        DecisionView(
+        shown.DecisionView(
             3,
             1_700_000_001.0,
             By.POLICY,
@@ -228,13 +203,13 @@ COURSE = CourseView(
             False,
             None,
             (
-                HandView(None, True, "gateway home: 2 groups modified", 0, 0, 1),
-                HandView("relay-1", True, "it is active", 3, 140, 2),
+                shown.HandView(None, True, "gateway home: 2 groups modified", 0, 0, 1),
+                shown.HandView("relay-1", True, "it is active", 3, 140, 2),
             ),
             None,
             ("relay-1", "client"),
         ),
-        DecisionView(
+        shown.DecisionView(
             2,
             1_700_000_000.0,
             By.PEOPLE,
@@ -243,10 +218,10 @@ COURSE = CourseView(
             "a person requested it",
             False,
             None,
-            (HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
+            (shown.HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
             "no agent can move its connections",
         ),
-        DecisionView(
+        shown.DecisionView(
             1,
             1_699_999_999.0,
             By.POLICY,
@@ -255,15 +230,15 @@ COURSE = CourseView(
             "lte: 6.1% of 300 packets lost, 0.0% late, as senders report",
             False,
             True,
-            (HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
+            (shown.HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
             None,
         ),
     ),
 )  # fmt: skip
 
 CLASSES = (
-    ClassView("voip", Mode.BICAST, False, Mode.BICAST),
-    ClassView("backup-job", Mode.SINGLE, False, Mode.SINGLE),
+    shown.ClassView("voip", Mode.BICAST, False, Mode.BICAST),
+    shown.ClassView("backup-job", Mode.SINGLE, False, Mode.SINGLE),
 )
 
 SHARES = SharerView(
@@ -283,7 +258,7 @@ AIR = AccessPointView(
     terminals=(SHARES, DOUBTED),
 )  # fmt: skip
 
-START = Snapshot(
+START = shown.Snapshot(
     version=VERSION, gateways=(HOME, SHED),
     terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")), agents=(RELAY, LOST),
     config_path="/etc/bicast/gateway.yaml", config_loaded_at=1_700_000_000.5, config_failures=0, config_error=None,
@@ -355,14 +330,14 @@ class FakeCore:
         self.relays: dict[str, RelayOverride] = {}  # overrides
         self.budgets_reset: list[tuple[str, str]] = []  # gateway and uplink
 
-    def read(self) -> Snapshot:
+    def read(self) -> shown.Snapshot:
         self._answer()
         return self.snapshot
 
     def program(self, gateway: str) -> Program | None:
         return {"home": PROGRAM, "shed": None}[gateway]
 
-    def decisions(self, terminal: str) -> CourseView:
+    def decisions(self, terminal: str) -> shown.CourseView:
         (one,) = self._meant(terminal)
         return replace(COURSE, terminal=one.name)
 
@@ -375,7 +350,7 @@ class FakeCore:
             changed = [replace(one, mode=mode or Mode.BICAST, mode_overridden=mode is not None) for one in meant]
             return self._keep(changed, tuple(f"{one.name} {told}" for one in meant))
 
-    def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> OverrideResult:
+    def _set_class_mode(self, meant: list[shown.TerminalView], mode: Mode | None, traffic: str) -> OverrideResult:
         having = [one for one in meant if any(each.name == traffic for each in one.classes)]
         if not having:
             raise unknown_class(traffic, {one.gateway for one in meant}, set())
@@ -456,14 +431,14 @@ class FakeCore:
         if self.silent:
             raise NotAnswered("the core did not answer within 5 s; try again")
 
-    def _meant(self, terminal: str) -> list[TerminalView]:
+    def _meant(self, terminal: str) -> list[shown.TerminalView]:
         self._answer()
         meant = [one for one in self.snapshot.terminals if terminal in (EVERYBODY, one.name)]
         if not meant:
             raise unknown_terminal(terminal, (one.name for one in self.snapshot.terminals))
         return meant
 
-    def _keep(self, changed: list[TerminalView], done: tuple[str, ...]) -> OverrideResult:
+    def _keep(self, changed: list[shown.TerminalView], done: tuple[str, ...]) -> OverrideResult:
         new = {one.name: one for one in changed}
         terminals = tuple(new.get(one.name, one) for one in self.snapshot.terminals)
         self.snapshot = replace(self.snapshot, terminals=terminals)
