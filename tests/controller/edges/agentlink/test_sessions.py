@@ -92,25 +92,21 @@ def test_a_second_report_in_flight_ends_the_stream(fake_controller: FakeControll
     assert fake_controller.agents.refusals()["speech"] == 1
 
 
-def test_fast_reports_are_slowed_down(fake_controller: FakeController) -> None:
+@pytest.mark.parametrize(
+    ("interval_ms", "subflows", "pause_s"),
+    [(1000, 0, 0.25), (400, MOST_SUBFLOWS, 0.4)],
+    ids=["a quarter of the interval", "an interval between large ones"],
+)
+def test_fast_reports_are_slowed_down(
+    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch, interval_ms: int, subflows: int, pause_s: float
+) -> None:
+    monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", interval_ms)
     stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     began = time.monotonic()
     for number in range(4):
-        stream.report(number)
+        stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * subflows)
         assert stream.on_event().taken.sequence == number
-    assert time.monotonic() - began >= 3 * 0.25, "0.25 s, a quarter of the interval, between any two"
-
-
-def test_large_reports_are_limited_to_the_interval(
-    fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", 400)
-    stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
-    began = time.monotonic()
-    for number in range(3):
-        stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * MOST_SUBFLOWS)
-        assert stream.on_event().taken.sequence == number
-    assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
+    assert time.monotonic() - began >= 3 * pause_s, "a pause between any two"
 
 
 def test_repeated_failover_messages_are_slowed_down(

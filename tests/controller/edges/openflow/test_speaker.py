@@ -391,35 +391,22 @@ GROUPS = {
 }
 
 
-def _installed(recorder: WireRecorder, session: int, wanted: Program) -> Program:
-    changes: list[Change] = [
-        *(AddMeter(meter) for meter in wanted.meters.values()),
-        *(AddGroup(group) for group in wanted.groups.values()),
-        *(AddFlow(flow) for flow in wanted.flows.values()),
-    ]
-    assert recorder.apply(session, *changes) == []
-    return recorder.read(session).program
-
-
-def test_matches_actions_and_groups_are_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
+def test_program_is_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
     flows = [Flow(1, 100, match, (Output(2),)) for match in MATCHES.values()]
     flows += [Flow(0, priority, *each) for priority, each in enumerate(ACTIONS.values(), start=1)]
-    wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()])
-    assert len(wanted.flows) == len(MATCHES) + len(ACTIONS)
-    assert _installed(recorder, bridge.session, wanted) == wanted
-
-
-def test_meters_and_later_tables_are_read_as_sent(recorder: WireRecorder, bridge: SwitchOpened) -> None:
-    wanted = Program.of(
-        [
-            Flow(0, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),
-            Flow(0, 2, fields(in_port=2), goto=1),
-            Flow(3, 0, fields(), (), meter=M),
-        ],
-        meters=[Meter(M, 100, 50), Meter(METER_IDS[-1], 1, 1)],
-    )
-    assert _installed(recorder, bridge.session, wanted) == wanted
-    assert recorder.read(bridge.session).meter_passed == {M: 0, METER_IDS[-1]: 0}
+    flows += [
+        Flow(2, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),
+        Flow(2, 2, fields(in_port=2), goto=4),
+        Flow(3, 0, fields(), (), meter=M),
+    ]
+    meters = [Meter(M, 100, 50), Meter(METER_IDS[-1], 1, 1)]
+    wanted = Program.of(flows, [Group(G, GroupKind.ALL, ()), *GROUPS.values()], meters)
+    assert len(wanted.flows) == len(MATCHES) + len(ACTIONS) + 3
+    changes: list[Change] = [*map(AddMeter, meters), *map(AddGroup, wanted.groups.values()), *map(AddFlow, flows)]
+    assert recorder.apply(bridge.session, *changes) == []
+    read = recorder.read(bridge.session)
+    assert read.program == wanted
+    assert read.meter_passed == {M: 0, METER_IDS[-1]: 0}
 
 
 THREE = [AddFlow(Flow(0, 1, fields(in_port=number), (Output(1),))) for number in range(2, 5)]

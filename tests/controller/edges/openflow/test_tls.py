@@ -63,11 +63,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls"), "ours")
 
 
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("tls"), "theirs")
-
-
 @pytest.fixture
 def secured(authority: Authority) -> Iterator[WireRecorder]:
     made = WireRecorder(Tls(*authority.sign("controller"), authority.certificate))
@@ -100,9 +95,10 @@ def test_switches_with_a_certificate_are_served(secured: WireRecorder, authority
 
 
 def test_peer_without_a_valid_certificate_is_refused_each_time(
-    secured: WireRecorder, authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
+    secured: WireRecorder, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for identity in (None, stranger.sign("switch"), None, stranger.sign("switch")):
+    theirs = Authority(tmp_path, "theirs").sign("switch")
+    for identity in (None, theirs, None, theirs):
         try:
             with Peer(secured.wire.address, _client(authority, identity)) as peer:
                 peer.send(message(HELLO))

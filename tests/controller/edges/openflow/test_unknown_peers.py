@@ -118,23 +118,13 @@ def test_hello_with_unknown_elements_is_accepted(recorder: WireRecorder) -> None
         assert recorder.opened(5).dpid == 5
 
 
-@pytest.fixture
-def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
-    return 8
-
-
-@pytest.fixture
-def nobody_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make no connection time out, since each that ends frees a place."""
-    monkeypatch.setattr(connection, "OPENING_S", 3600.0)
-
-
 def test_unauthenticated_peers_do_not_keep_a_switch_out(
-    recorder: WireRecorder, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
+    recorder: WireRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
+    monkeypatch.setattr(connection, "OPENING_S", 3600.0)  # each connection that times out frees a place
     with contextlib.ExitStack() as stack:
-        strangers = [stack.enter_context(Peer(recorder.wire.address)) for _ in range(few_places)]
+        strangers = [stack.enter_context(Peer(recorder.wire.address)) for _ in range(8)]
         for stranger in strangers:
             stranger.wait(HELLO)  # it has its place
         for dpid in (5, 6):

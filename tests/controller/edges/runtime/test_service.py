@@ -120,7 +120,14 @@ def test_port_event_and_override_do_not_wait_behind_a_flood(tmp_path: Path, monk
         held.heard.append(mode)
         return OverrideResult((), False, 0), []
 
+    rested: list[int] = []
+
+    def rest(_core: Core, _now: float) -> Iterator[Effect]:
+        rested.append(len(held.heard))
+        return iter(())
+
     monkeypatch.setattr(overrides, "mode", wished)
+    monkeypatch.setattr(Core, "rest", rest)
     wish = threading.Thread(target=held.service.set_mode, args=("client", Mode.OFF))
     wish.start()
     while len(held.service._inbox._pressing) < 3:
@@ -128,6 +135,7 @@ def test_port_event_and_override_do_not_wait_behind_a_flood(tmp_path: Path, monk
     held.go_on(wish)
     assert held.heard[:3] == [PortSeen(1, "wifi0", None), SwitchClosed(1), Mode.OFF]
     assert held.heard[3:] == [_solicited(number, 1) for number in range(100)]
+    assert any(0 < number <= 3 for number in rested), "effects of urgent events do not wait for the packets"
 
 
 def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,22 +150,6 @@ def test_flood_is_limited_per_port(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert held.heard[0] == told, "the first event is handled first"
     assert held.heard[2] == told, "and the second one in its turn"
     assert held.heard[-1] == _solicited(3 * service.MOST_PACKETS - 1, 1), "the oldest are dropped, not the newest"
-
-
-def test_urgent_effects_are_performed_while_packets_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = PausedService(tmp_path, monkeypatch)
-    for number in range(100):
-        held.service.post(_solicited(number, 1))
-    held.service.post(PortSeen(1, "wifi0", None))
-    rested: list[int] = []
-
-    def rest(_core: Core, _now: float) -> Iterator[Effect]:
-        rested.append(len(held.heard))
-        return iter(())
-
-    monkeypatch.setattr(Core, "rest", rest)
-    held.go_on()
-    assert 1 in rested
 
 
 def test_times_are_shown_by_the_current_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

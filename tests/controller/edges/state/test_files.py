@@ -76,16 +76,11 @@ class CrashingDisk:
             yield whole
 
 
-@pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CrashingDisk:
+def test_power_cut_at_any_step_leaves_the_old_or_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state.json").write_bytes(OLD)
     disk = CrashingDisk(tmp_path)
     monkeypatch.setattr(files, "os", disk)
-    return disk
-
-
-def test_power_cut_at_any_step_leaves_the_old_or_new_file(disk: CrashingDisk) -> None:
-    files.replace(disk.directory / "state.json", NEW)
+    files.replace(tmp_path / "state.json", NEW)
     assert len(disk.cuts) >= 4
     assert all(cut <= {OLD, NEW} for cut in disk.cuts)
     assert disk.cuts[-1] == {NEW}, "once it is replaced, it stays"
