@@ -316,9 +316,6 @@ def test_order_has_no_more_ports_than_an_agent_accepts() -> None:
     assert draft.order().ports == tuple(ports[:MOST_PORTS])
 
 
-# Configuration
-
-
 def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
     air = SharedAccessPoint()
     gateway, laptop = air.gateway("window"), air.sender("laptop")
@@ -354,9 +351,6 @@ def test_caps_continue_or_end_after_a_restart_as_configured() -> None:
     air.restart(sites.loaded(document("off")))
     air.run(1.2)
     assert (laptop.held, laptop.caps[-1]) == (None, NOTHING)
-
-
-# What is not believed
 
 
 def test_false_or_cut_report_is_named_and_ignored() -> None:

@@ -58,21 +58,17 @@ class CopiedSites(PeerSitePair):
         return [entry for entry in self.core.steering.logbook.entries(terminal) if entry.copies is not None]
 
 
-def test_copies_end_when_the_active_uplink_delivers_everything() -> None:
+def test_copies_end_only_when_the_active_uplink_delivers_everything() -> None:
+    ends = CopiedSites()
+    ends.comes(SECONDS, wifi=95)
+    assert not ends.decided()
+    assert "wifi: 5.0% of 100 packets lost" in ends.reason() and "as counted where copies arrive" in ends.reason()
     ends = CopiedSites()
     ends.comes(SECONDS)
     (entry,) = ends.decided()
     assert not entry.copies and "wifi: 0.0% of" in entry.reason and "tried" not in entry.reason
     assert len(ends.leaves_home()) == 1 and len(ends.leaves_far()) == 1
     assert ends.decided("phone"), "the phone is on the same uplink"
-
-
-def test_copies_stay_when_the_active_uplink_delivers_less() -> None:
-    ends = CopiedSites()
-    ends.comes(SECONDS, wifi=95)
-    assert not ends.decided()
-    assert "wifi: 5.0% of 100 packets lost" in ends.reason()
-    assert "as counted where copies arrive" in ends.reason()
 
 
 @pytest.mark.parametrize("modes", [{"phone": "off"}, {"phone": "single"}, {}], ids=["off", "single", "not eliminated"])
@@ -129,20 +125,3 @@ def test_probes_show_a_lossy_or_late_uplink_without_traffic(lost: int, late: int
     for name in ("client", "phone"):
         begun, _ = ends.decided(name)
         assert begun.copies and "as probes show" in begun.reason
-
-
-def test_invalid_or_restarted_probe_counts_are_ignored() -> None:
-    ends = CopiedSites()
-    probed(ends, 35)
-    path = PathHealth("wifi", "", 100, 0, 0, 0, 0, ())
-    odd = (
-        replace(path, sent=10, lost=10),
-        replace(path, sent=20, lost=5000),
-        replace(path, sent=30, lost=0, late=-1),
-        replace(path, sent=40, reason="it has no device", lost=30),
-    )
-    for each in (path, *odd, replace(path, name="moon", lost=50)):
-        ends.pass_time(1.0)
-        ends.tell(replace(ends.near.report(), health=(each,)))
-        ends.drain()
-    assert len(ends.decided()) == 1

@@ -83,6 +83,10 @@ def test_off_reaches_each_address_by_its_own_uplink() -> None:
     assert leaves(switch, to("10.1.0.7")) == {LTE}
 
 
+def claim_a_terminals_subnet(far: dict[str, Any]) -> None:
+    far["subnets"]["more"] = {"gateways": ["192.168.110.1/24"]}
+
+
 def speak_ipv4_alone(far: dict[str, Any]) -> None:
     for uplink in far["uplinks"].values():
         uplink["addresses"].pop()
@@ -97,14 +101,8 @@ def speak_ipv4_alone(far: dict[str, Any]) -> None:
         (lambda far: far.update(mirrors="hom"), "another site of this file, such as home"),
         (lambda far: far.update(mirrors="far"), "another site of this file, such as home"),
         (lambda far: far["uplinks"].pop("lte"), "a site with the same uplinks, wifi: home has lte, wifi"),
-        (
-            lambda far: far["subnets"].update(more={"gateways": ["192.168.110.1/24"]}),
-            "a site with terminals outside this site's subnets: 192.168.110.3 of client",
-        ),
-        (
-            speak_ipv4_alone,
-            "a site that the uplink wifi reaches: it has no next hop for fd00:110::3",
-        ),
+        (claim_a_terminals_subnet, "a site with terminals outside this site's subnets: 192.168.110.3 of client"),
+        (speak_ipv4_alone, "a site that the uplink wifi reaches: it has no next hop for fd00:110::3"),
     ],
 )
 def test_invalid_far_end_is_refused(change: Any, complaint: str) -> None:

@@ -70,23 +70,11 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
     ("no other end", ("sites", "far"), None, "home.uplinks.wifi.kind", "`mirrors`"),
     ("no agents", ("controller",), {}, "home.uplinks.wifi.kind", "controller.agents"),
     ("ethernet there", (*FAR_WIFI, "kind"), "ethernet", "home.uplinks.wifi.kind", "at far it is ethernet"),
-    (
-        "nobody starts",
-        (*HOME_WIFI, "remote"),
-        None,
-        "home.uplinks.wifi.remote: found nothing",
-        "one end must know the other",
-    ),
+    ("nobody starts", (*HOME_WIFI, "remote"), None, "wifi.remote: found nothing", "one end must know the other"),
     ("both start", (*FAR_WIFI, "remote"), "198.51.100.7", "uplinks.wifi.remote", "only one end may have it"),
     ("a remote of a group", (*HOME_WIFI, "remote"), "224.0.0.1", "uplinks.wifi.remote", "a routable host"),
     ("a remote inside", (*HOME_WIFI, "remote"), "192.168.110.77", "uplinks.wifi.remote", "192.168.110.0/24"),
-    (
-        "a bridge's port to leave by",
-        (*HOME_WIFI, "device"),
-        "c1",
-        "uplinks.wifi.device: found 'c1'",
-        "the host's addresses",
-    ),
+    ("a bridge's port to leave by", (*HOME_WIFI, "device"), "c1", "wifi.device: found 'c1'", "the host's addresses"),
     ("its own device to leave by", (*HOME_WIFI, "device"), "wifi0", "uplinks.wifi.port", "a name that differs"),
     ("a port beside no remote", (*FAR_WIFI, "udp_port"), "4789", "uplinks.wifi.udp_port", "beside `remote`"),
     ("UDP port 0", (*HOME_WIFI, "udp_port"), "0", "uplinks.wifi.udp_port", "from 1 to 65534"),
@@ -187,9 +175,6 @@ def test_agent_without_tunnels_is_ordered_once_to_clean_up() -> None:
     home = ends.agent("home")
     ends.settle()
     assert home.of_tunnels == [Tunnels()]
-
-
-# Reactions
 
 
 def test_silent_tunnel_gets_no_copies_and_is_left() -> None:

@@ -448,8 +448,6 @@ def test_oldest_of_too_many_destinations_is_dropped() -> None:
     assert world.core.relays.chooser.destination("home", "192.0.0.0/24") is None
 
 
-# Random events in any order
-
 STEPS = some.sampled_from(
     [
         *(f"{what} {name}" for what in ("add", "remove", "drain", "resume") for name in RELAYS),

@@ -317,9 +317,6 @@ def test_unanswered_order_is_repeated_after_a_minute() -> None:
     assert entries[0].agents["relay-1"].orders == 2 and [each.address for each in connection.carrying()] == [LTE]
 
 
-# Silence
-
-
 def test_silent_agent_moves_no_terminal_and_its_reports_expire() -> None:
     scene = SteeringScenario()
     relay = scene.relay()

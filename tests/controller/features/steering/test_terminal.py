@@ -6,10 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S, OriginalBackupFlags
+from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S
 from controller.model.known import Wanted
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
 from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario, backups, prefers
@@ -147,20 +145,3 @@ def test_auto_sends_no_order_to_an_end_that_was_not_moved() -> None:
     scene.second()
     scene.switch_to("auto")
     assert len(prefers(relay)) == 2 and not prefers(client)
-
-
-@given(
-    st.lists(st.sampled_from(["wifi", "lte", "dsl"]), unique=True, min_size=2),
-    st.dictionaries(st.sampled_from(["wifi", "lte", "dsl"]), st.booleans()),
-    st.booleans(),
-)
-def test_some_path_stays_active_and_only_known_or_default_ones(
-    names: list[str], known: dict[str, bool], at_terminal: bool
-) -> None:
-    found = OriginalBackupFlags()
-    found._last = known
-    backup = found.backup(names, "wifi", at_terminal)
-    active = set(names) - set(backup)
-    assert active and set(backup) <= set(names)
-    if at_terminal and active != {names[0]}:
-        assert all(name == "wifi" or known.get(name) is False for name in active)
