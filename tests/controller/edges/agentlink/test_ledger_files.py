@@ -8,9 +8,10 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -35,26 +36,36 @@ def start(directory: Path) -> None:
     Agents(AgentService(ANYWHERE, ANYWHERE, str(directory)), lambda *_: None, bind)
 
 
-def test_oversized_ledger_is_refused_without_reading_it(fake_controller: FakeController) -> None:
-    fake_controller.enrolled("phone")
-    path = fake_controller.directory / "ledger.json"
-    good = path.read_bytes()
-    os.truncate(path, 5 << 30)
-    with pytest.raises(AgencyError, match=r"ledger\.json.*it has more than 16 MiB"):
-        start(fake_controller.directory)
-    path.write_bytes(good)
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGED = (b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff")
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    **{
+        repr(content): (partial(Path.write_bytes, data=content), ": restore it, or move it away to start over")
+        for content in DAMAGED
+    },
+    "a pipe": (pipe, "cannot be read .*not a regular file.*: it must be a file"),
+    "too large": (partial(os.truncate, length=5 << 30), "it has more than 16 MiB"),
+}
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
-@pytest.mark.parametrize("content", [b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff"])
-def test_damaged_file_is_named_and_not_replaced(fake_controller: FakeController, name: str, content: bytes) -> None:
+@pytest.mark.parametrize(("spoil", "said"), SPOILT.values(), ids=SPOILT)
+def test_damaged_file_is_named_and_not_replaced(
+    fake_controller: FakeController, name: str, spoil: Callable[[Path], object], said: str
+) -> None:
     identity = fake_controller.enrolled("phone")
     path = fake_controller.directory / name
     good = path.read_bytes()
-    path.write_bytes(content)
-    with pytest.raises(AgencyError, match=f"{name}.*: restore it, or move it away to start over"):
+    spoil(path)
+    with pytest.raises(AgencyError, match=f"{name}.*{said}"):
         start(fake_controller.directory)
+    path.unlink()
     path.write_bytes(good)
+    path.chmod(0o600)
     fake_controller.again()
     fake_controller.served(identity)
 
@@ -114,16 +125,6 @@ def test_expired_ca_is_refused_with_instructions(tmp_path: Path, monkeypatch: py
         Authority(tmp_path)
     with pytest.raises(AgencyError, match=r"ca\.pem has expired: move it away .* must join again"):
         Authority(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
-def test_special_file_is_refused_without_blocking(fake_controller: FakeController, name: str) -> None:
-    path = fake_controller.directory / name
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(AgencyError, match=f"{name} cannot be read .*not a regular file.*: it must be a file"):
-        start(fake_controller.directory)
-    path.unlink()
 
 
 @pytest.mark.parametrize("now", [-5.0, 0.0, 3600.0, 253402300799.0, 1e12])

@@ -89,16 +89,6 @@ def test_address_in_use_is_refused_with_a_sentence() -> None:
             app.Wire(Endpoint("127.0.0.1", port), None, lambda _: None)
 
 
-def test_wire_can_stop_and_start_in_one_process(ovs: Ovs) -> None:
-    for dpid in (0xA1, 0xA2):
-        recorder = WireRecorder()
-        ovs.bridge("again", dpid, recorder.target)
-        session = recorder.opened(dpid).session
-        recorder.wire.stop()
-        assert recorder.drain() == [SwitchClosed(session)]
-        ovs.remove("again")
-
-
 CONNECTED = """
 import queue
 from controller.edges.openflow.app import Wire

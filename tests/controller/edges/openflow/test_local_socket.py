@@ -50,7 +50,7 @@ def test_switch_is_served_over_a_unix_socket_and_returns(ovs: Ovs, path: Path) -
         ovs.bridge("local", DPID, f"unix:{path}")
         assert recorder.opened(DPID).peer.startswith("local:")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert not path.exists()
+    assert not path.exists() and recorder.present == set(), "its session is closed"
     with serving(path) as recorder:
         recorder.read(recorder.opened(DPID).session)
         ovs.remove("local")

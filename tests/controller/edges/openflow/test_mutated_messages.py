@@ -2,7 +2,7 @@
 """Real messages are mutated. At most the connection of the peer ends, and the core goes on.
 
 `recorded.txt` beside this file has them: a name and the bytes of Open vSwitch 3.1 on each line, for the gateway of
-`home` with four flows of our cookie that our model cannot express, and such a meter.
+`test_audit` with four flows of our cookie that our model cannot express, and such a meter.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from controller.protocol.switch_messages import (
     SwitchOpened,
 )
 from tests.controller.edges.openflow.conftest import WireRecorder
-from tests.controller.edges.openflow.home import DPID, GATEWAY
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
+from tests.controller.edges.openflow.test_audit import DPID, GATEWAY
 
 LINES = Path(__file__).with_name("recorded.txt").read_text().splitlines()
 REAL = {name: bytes.fromhex(digits) for name, digits in map(str.split, LINES)}
