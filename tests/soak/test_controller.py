@@ -12,7 +12,7 @@ import pytest
 
 from tests.soak.conftest import SOAK_S
 from tests.system import test_tunnels as scenes
-from tests.system.evidence import until
+from tests.system.evidence import PATIENCE_S, until
 from tests.system.tunnelled import CLIENT, TunnelLab, tunnelling
 from topologies.natted import OUTER, nat
 
@@ -44,9 +44,9 @@ def test_memory_is_stable_through_nat_changes_and_restarts(
 def play(tunnelled: TunnelLab) -> None:
     scenes.test_every_ping_is_answered_once(tunnelled, CLIENT)
     with put_back(tunnelled):
-        scenes.test_a_new_outer_address_is_followed_without_loss(tunnelled)
+        scenes.test_a_new_outer_address_is_followed_without_loss(tunnelled, PATIENCE_S)
     with put_back(tunnelled):
-        scenes.test_a_new_nat_mapping_is_followed_without_loss(tunnelled)
+        scenes.test_a_new_nat_mapping_is_followed_without_loss(tunnelled, PATIENCE_S)
     scenes.test_both_uplinks_may_be_behind_one_address(tunnelled)
     scenes.test_foreign_packets_are_dropped_and_counted(tunnelled)
     scenes.test_tunnels_survive_a_killed_agent_and_are_taken_over(tunnelled)

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http.token import found
@@ -99,12 +98,11 @@ def arrivals(machine: Machine, *devices: str, kinds: Mapping[str, str] = COUNTED
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    at: float  # Unix seconds
     kind: str  # OFPT_GROUP_MOD, OFPST_FLOW, ...
     text: str
 
 
-HEAD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}): (OFP\w+)(.*)")
+HEAD = re.compile(r"(OFP\w+)(.*)")
 
 
 class OpenFlowRecorder:
@@ -114,7 +112,7 @@ class OpenFlowRecorder:
         self._heard: list[Message] = []
         self._more = threading.Condition()
         self._process = subprocess.Popen(
-            ["ovs-ofctl", "--timestamp", "snoop", bridge],
+            ["ovs-ofctl", "snoop", bridge],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -127,11 +125,10 @@ class OpenFlowRecorder:
         for line in self._process.stdout:
             with self._more:
                 if head := HEAD.match(line):
-                    at = datetime.strptime(head[1], "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
-                    self._heard.append(Message(at, head[2], head[3]))
+                    self._heard.append(Message(head[1], head[2]))
                 elif self._heard:
                     last = self._heard[-1]
-                    self._heard[-1] = Message(last.at, last.kind, last.text + "\n" + line.rstrip())
+                    self._heard[-1] = Message(last.kind, last.text + "\n" + line.rstrip())
                 self._more.notify_all()
 
     def wait(self, kind: str, word: str = "", since: int = 0, patience_s: float = PATIENCE_S) -> Message:

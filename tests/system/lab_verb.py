@@ -18,17 +18,30 @@ from lab.stage.isolate import MARK
 from tests.system.evidence import PATIENCE_S
 
 
-def lab(size_bytes: int) -> str:
+def lab_program(size_bytes: int) -> str:
     """Return a program that runs the verb with a file of another size."""
     return (
-        f"import sys; import cli.lab; cli.lab.SIZE_BYTES = {size_bytes}; from cli.__main__ import main; "
-        "sys.exit(main(['lab']))"
+        f"import sys, cli.lab, cli.lab_home; cli.lab.SIZE_BYTES = {size_bytes}; cli.lab_home.SIZE_BYTES = 200_000; "
+        "from cli.__main__ import main; sys.exit(main(['lab']))"
     )
+
+
+def processes_of(tree: str) -> dict[int, str]:
+    """Return the processes in all namespaces that carry the tree's mark, with their command lines."""
+    mark = f"BICAST_TREE={tree}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+    return found
 
 
 class RunningLab:
     def __init__(self, mark: str, process: subprocess.Popen[str]) -> None:
-        self._mark = f"BICAST_TREE={mark}".encode()
+        self._mark = mark
         self.process = process
 
     def says(self, word: str) -> list[str]:
@@ -49,15 +62,7 @@ class RunningLab:
         )
 
     def members(self) -> dict[int, str]:
-        """Return its processes in all namespaces, with their command lines."""
-        found = {}
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if self._mark in (process / "environ").read_bytes().split(b"\0"):
-                    found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended meanwhile
-        return found
+        return processes_of(self._mark)
 
     def kill(self, program: str) -> None:
         (pid,) = [pid for pid, command in self.members().items() if program in command]
@@ -69,7 +74,7 @@ def raised_lab(size_bytes: int) -> Iterator[RunningLab]:
     mark = f"/{uuid4()}"
     outside = {name: value for name, value in os.environ.items() if name not in (MARK, "LAB_ONCE")}
     with subprocess.Popen(
-        [sys.executable, "-c", lab(size_bytes)],
+        [sys.executable, "-c", lab_program(size_bytes)],
         cwd=TREE,
         env={**outside, "PYTHONPATH": str(TREE), "BICAST_TREE": mark},
         stdout=subprocess.PIPE,

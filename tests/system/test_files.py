@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from controller.edges.config import load as config_load
 from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage import ovs
 from lab.stage.command import Done, run
@@ -36,46 +34,16 @@ BAD = {
 RATE_PPS, LOADS = 100, 20  # Open vSwitch's receive buffer holds packets of 1.5 s
 
 
-@contextmanager
-def paper() -> Iterator[tuple[Path, str]]:
+def test_files_and_controller_install_the_same_program(tmp_path: Path) -> None:
+    """Only the controller asks for reports of deleted flows."""
     with raised(PaperTopo(shaped=False), controller=OPENFLOW):
-        yield TREE / "topologies" / "paper.yaml", BRIDGE
-
-
-@contextmanager
-def office() -> Iterator[tuple[Path, str]]:
-    """Yield a bridge with the ports of the file and no hosts behind them."""
-    path = OVS_FLOWS / "office.yaml"
-    site = config_load.load(str(path)).sites[0]
-    with ovs.PrivateOvs():
-        words = ["add-br", site.bridge, "--", "set", "Bridge", site.bridge, "datapath_type=netdev", "fail_mode=secure"]
-        words += ["protocols=OpenFlow13", f"other_config:datapath-id={site.dpid:016x}"]
-        for port in site.ports:
-            words += ["--", "add-port", site.bridge, port, "--", "set", "Interface", port, "type=internal"]
-        ovs.vsctl(*words, "--", "set-controller", site.bridge, OPENFLOW)
-        for port in site.ports:
-            run("ip", "link", "set", port, "up")
-        yield path, site.bridge
-        ovs.vsctl("del-br", site.bridge)
-
-
-@pytest.mark.parametrize("gateway", [paper, office])
-def test_files_and_controller_install_the_same_program(gateway: object, tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        path, bridge = stack.enter_context(gateway())  # type: ignore[operator]
-        with controlled(path, directory=tmp_path) as controller:
+        with controlled(TREE / "topologies" / "paper.yaml", directory=tmp_path) as controller:
             controller.await_steady()
-            by_controller = program(bridge)
-        ovs.vsctl("del-controller", bridge)
-        run(str(OVS_FLOWS / "load.sh"), bridge, str(OVS_FLOWS / path.stem))
-        assert program(bridge) == without_flags(by_controller)
-    assert all(by_controller), "there was something to compare"
-
-
-def without_flags(program: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
-    """Return the program without flags that report deleted flows: without a controller, nothing reads the reports."""
-    flows, groups = program
-    return [flow.replace(" send_flow_rem", "") for flow in flows], groups
+            own_flows, own_groups = program(BRIDGE)
+        assert own_flows and own_groups
+        ovs.vsctl("del-controller", BRIDGE)
+        assert load(PAPER).returncode == 0
+        assert program(BRIDGE) == ([flow.replace(" send_flow_rem", "") for flow in own_flows], own_groups)
 
 
 def test_committed_files_equal_the_output_of_render(tmp_path: Path) -> None:

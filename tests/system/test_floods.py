@@ -13,10 +13,9 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from gateway.plan import CONTROLLER_COLUMNS
 from lab.stage import ovs
 from lab.stage.command import run
-from lab.stage.nodes import RATE_LIMIT, Machine
+from lab.stage.nodes import Machine
 from tests.system.conftest import GatewayLab
 from tests.system.evidence import PATIENCE_S, groups, until
 from topologies.wide import BRIDGE
@@ -67,11 +66,6 @@ def received(port: str) -> int:
 
 def copies_to(port: str) -> list[str]:
     return [group for group in groups(BRIDGE) if "type=all" in group and f'output:"{port}"' in group]
-
-
-def test_the_lab_has_the_rate_limits_of_a_prepared_bridge() -> None:
-    limits = {name: value for name, value in CONTROLLER_COLUMNS.items() if name.endswith("_limit")}
-    assert set(RATE_LIMIT) == {f"{name}={value}" for name, value in limits.items()}
 
 
 @pytest.mark.parametrize("within_s", [PATIENCE_S, pytest.param(GENEROUS_S, marks=pytest.mark.timed)])

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real agents of two sites and a terminal measure the rates and losses of their paths."""
+"""Real agents of two sites measure the rates and losses of their paths."""
 
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +27,11 @@ from lab.stage.addresses import CONTROLLER
 from lab.stage.command import run
 from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
+from tests.system.evidence import until
 from topologies.natted import NattedTopo
 from topologies.twin import RATES_BPS
 
-HOME_HOST = "198.18.1.2"  # its address from the world's own namespace
-TERMINALS = "    terminals:\n      client:\n"
-OVER_AIR = f"    access_points: {{air: {{measure: {HOME_HOST}}}}}\n{TERMINALS}        access_point: air\n"
 LOSS = 0.5
-PATIENCE_S = 60.0
-LOOK_EVERY_S = 0.1
 # A probe of 1 s with few lengths and short trains.
 SHORT = {"STEP": 158, "TRIES_FEW": 8, "PAUSE_NEW_US": 3_000, "TRAINS_FEW": 8, "TRAIN_PACKETS": 24}
 
@@ -50,21 +45,13 @@ class ProbedLab:
     def path(self, uplink: str) -> PathView:
         return next(path for path in self.service.snapshot().paths if path.uplink == uplink)
 
-    def until(self, is_so: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_so():
-            paths = self.service.snapshot().paths
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}; {paths}"
-            time.sleep(LOOK_EVERY_S)  # a snapshot has no event to wait for
-
 
 @contextmanager
 def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
     """Run the controller in this process, where a test can shorten the probe."""
     path = place / "gateway.yaml"
     written = (TREE / "topologies" / "natted.yaml").read_text(encoding="utf-8")
-    assert TERMINALS in written
-    path.write_text(written.replace("/run/bicast-lab", str(place)).replace(TERMINALS, OVER_AIR), encoding="utf-8")
+    path.write_text(written.replace("/run/bicast-lab", str(place)), encoding="utf-8")
     config = load.load(str(path))
     assert config.settings.agents is not None
 
@@ -84,14 +71,13 @@ def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
 
 
 @contextmanager
-def agent(agents: Agents, name: str, host: Machine | None, place: Path, role: str = "gateway") -> Iterator[None]:
-    """Run an agent on a host, or in the world's own namespace without one."""
-    inside = () if host is None else ("nsenter", f"--net={netns(host)}")
+def agent(agents: Agents, name: str, host: Machine, place: Path) -> Iterator[None]:
+    inside = ("nsenter", f"--net={netns(host)}")
     directory = place / name
     directory.mkdir()
     join = ("join", f"{CONTROLLER}:{agents.join.port}", "--name", name, "--directory", str(directory))
-    run(AGENT, *join, "--token", agents.invite(name, Role(role)).token, where=name, prefix=inside)
-    process = subprocess.Popen([*inside, AGENT, "run", "--role", role, "--directory", str(directory)])
+    run(AGENT, *join, "--token", agents.invite(name, Role.GATEWAY).token, where=name, prefix=inside)
+    process = subprocess.Popen([*inside, AGENT, "run", "--role", "gateway", "--directory", str(directory)])
     try:
         yield
     finally:
@@ -120,7 +106,7 @@ def test_probes_find_the_rates_of_uplinks(measured: ProbedLab) -> None:
     def probed() -> list[tuple[str, DirectionView]]:
         return [(name, way) for name in RATES_BPS for way in measured.path(name).directions if way.ended]
 
-    measured.until(lambda: len(probed()) >= 3, "both ways of one and one of the other have been probed")
+    until(lambda: len(probed()) >= 3, "both ways of one and one of the other have been probed")
     for uplink, way in probed():
         assert way.bps == pytest.approx(RATES_BPS[uplink], rel=0.1), (uplink, way)
 
@@ -131,22 +117,12 @@ def test_losses_of_an_uplink_are_counted(measured: ProbedLab) -> None:
         assert found is not None
         return found
 
-    measured.until(lambda: all(measured.path(uplink).health for uplink in RATES_BPS), "each uplink has been measured")
+    until(lambda: all(measured.path(uplink).health for uplink in RATES_BPS), "each uplink has been measured")
     (link,) = (each for each in measured.net.links if each.label == "lte")
     lost, others = health("lte").lost, health("wifi").lost
     link.forward.set(loss_percent=100 * LOSS)
     sent = health("lte").sent
-    measured.until(lambda: health("lte").lost - lost >= 20, "twenty packets were lost")
+    until(lambda: health("lte").lost - lost >= 20, "twenty packets were lost")
     after = health("lte")
     assert after.lost_there > 0 and (after.lost - lost) / (after.sent - sent) == pytest.approx(LOSS, abs=0.4)
     assert health("wifi").lost - others <= 1
-
-
-def test_a_terminal_sends_health_probes_to_its_gateway(measured: ProbedLab, place: Path) -> None:
-    def answered() -> int:
-        found = measured.path("client@air").health
-        return found.sent - found.lost - found.late if found is not None else 0
-
-    with agent(measured.agents, "client", None, place, "terminal"):
-        measured.until(lambda: answered() >= 2, "two packets came back")
-        assert measured.path("client@air").why_not is None

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 from lab.stage.command import run
 from lab.stage.nodes import Machine
+from lab.traffic.web import sha256, upload, web_server
 from tests.system.evidence import groups, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
 from tests.system.tunnelled import CLIENT, SITES, TunnelLab, tunnelling
@@ -26,23 +25,6 @@ NARROW = 1400
 TUNNEL_BYTES = 50  # IPv4, UDP and VXLAN outside, Ethernet inside
 TCP_BYTES = 40
 UPLOAD_BYTES = 3_000_000
-PORT = 7001
-# Prints `ready` when it listens, reads one connection to its end, and prints the digest of its bytes.
-SINK = f"""
-import hashlib, socket
-with socket.create_server(("{SERVER}", {PORT})) as listener:
-    print("ready", flush=True)
-    connection, _ = listener.accept()
-    digest = hashlib.sha256()
-    while part := connection.recv(1 << 16):
-        digest.update(part)
-    print(digest.hexdigest())
-"""
-SEND = f"""
-import socket, sys
-with socket.create_connection(("{SERVER}", {PORT}), source_address=("{CLIENT}", 0)) as connection:
-    connection.sendall(sys.stdin.buffer.read())
-"""
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +58,18 @@ def first_syn(machine: Machine) -> Iterator[list[str]]:
     said.append(dump.communicate()[0])
 
 
-def upload(client: Machine, server: Machine) -> None:
-    content = bytes(range(256)) * (UPLOAD_BYTES // 256)
-    sink = server.popen([sys.executable, "-c", SINK], stdout=subprocess.PIPE, text=True)
-    assert sink.stdout is not None
-    assert sink.stdout.readline() == "ready\n"
-    sender = client.popen([sys.executable, "-c", SEND], stdin=subprocess.PIPE)
-    sender.communicate(content)
-    assert sender.returncode == 0
-    assert sink.communicate()[0].strip() == hashlib.sha256(content).hexdigest()
-
-
 @pytest.mark.slow
-def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: TunnelLab, narrow: int) -> None:
+def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: TunnelLab, narrow: int, tmp_path: Path) -> None:
     client, server = tunnelled.net.machine("client"), tunnelled.net.machine("server")
     words = ("ping", "-M", "do", "-s", "1450", "-c", "2", "-i", "0.2", "-W", "1", "-I", CLIENT, SERVER)
     said = client.run(*words, check=False).stdout
     assert re.search(rf"Frag needed and DF set \(mtu = {narrow}\)", said), said
     client.run("ip", "route", "flush", "cache")  # so that it starts with 1500 again
-    with first_syn(server) as syn:
-        upload(client, server)
+    file = tmp_path / "content"
+    file.write_bytes(bytes(range(256)) * (UPLOAD_BYTES // 256))
+    with web_server(server, SERVER, mptcp=False) as web, first_syn(server) as syn:
+        upload(client, file, web.url("up"), timeout_s=60)
+        assert sha256(web.file("up")) == sha256(file)
     assert re.findall(r"mss (\d+)", syn[0]) == [str(narrow - TCP_BYTES)]
 
 
