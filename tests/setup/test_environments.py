@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""setup/venv.sh makes an environment once and updates it when needed. Every version in it is pinned."""
+"""setup/venv.sh makes an environment once and updates it when needed. It and the package have the pinned versions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_a_second_run_installs_nothing(made: Path) -> None:
-    assert make(made).stdout == ""
-
-
 def test_changed_requirements_update_the_environment(made: Path) -> None:
     kept = made / "venv/kept"
     kept.touch()
@@ -64,9 +60,8 @@ def test_a_failed_installation_is_retried(made: Path) -> None:
 
 
 def pins(name: str) -> dict[str, str]:
-    lines = (TREE / name).read_text().splitlines()
-    pairs = (line.split("==") for line in lines if line and not line.startswith(("#", "-")))
-    return {canonical(name): version for name, version in pairs}
+    found = re.findall(r"^([\w.-]+)==(\S+)", (TREE / name).read_text(), re.MULTILINE)
+    return {canonical(library): version for library, version in found}
 
 
 def canonical(name: str) -> str:
@@ -98,3 +93,18 @@ def test_requirements_and_their_dependencies_are_pinned() -> None:
 def test_installed_versions_equal_the_pins() -> None:
     held = pins("constraints.txt")
     assert {name: distribution(name).version for name in held} == held
+
+
+def test_the_package_has_the_tested_versions() -> None:
+    locked, tested = pins("deploy/debian/python.lock"), pins("constraints.txt")
+    laboratory = pins("deploy/debian/python-lab.lock")
+    assert locked.items() | laboratory.items() <= tested.items()
+    assert pins("requirements.txt").items() <= locked.items()
+    assert not locked.keys() & laboratory.keys()
+
+
+@pytest.mark.parametrize("name", ["python", "python-lab"])
+def test_each_library_of_the_package_has_hashes(name: str) -> None:
+    text = (TREE / f"deploy/debian/{name}.lock").read_text()
+    for library in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]:
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", library), library

@@ -8,7 +8,6 @@ import select
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.setup.place import TREE, program
+from tests.system.evidence import until
+from tests.system.lab_verb import processes_of
 
 # A suite that starts a process, reports it and does not end.
 ENDLESS = """
@@ -46,19 +47,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def processes_of(tree: Path) -> dict[int, str]:
-    """Return the processes that carry the tree's mark, with their command lines."""
-    mark = f"BICAST_TREE={tree}".encode()
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended meanwhile
-    return found
-
-
 @contextmanager
 def endless_run(tree: Path) -> Iterator[subprocess.Popen[bytes]]:
     (tree / "test_endless.py").write_text(ENDLESS)
@@ -81,25 +69,18 @@ def endless_run(tree: Path) -> Iterator[subprocess.Popen[bytes]]:
                 os.killpg(make.pid, signal.SIGKILL)
 
 
-def all_end(tree: Path) -> None:
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while left := processes_of(tree):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
-
-
 def test_killing_make_ends_the_whole_run(tree: Path) -> None:
     with endless_run(tree) as make:
-        assert any("sleep infinity" in command for command in processes_of(tree).values())
+        assert any("sleep infinity" in command for command in processes_of(str(tree)).values())
         make.kill()
-        all_end(tree)
+        until(lambda: not processes_of(str(tree)), "the whole run has ended")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_from_the_terminal_ends_the_whole_run(tree: Path, number: signal.Signals) -> None:
     with endless_run(tree) as make:
         os.killpg(make.pid, number)
-        all_end(tree)
+        until(lambda: not processes_of(str(tree)), "the whole run has ended")
         assert make.wait(ENDS_WITHIN_S) != 0
 
 

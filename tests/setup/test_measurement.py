@@ -43,23 +43,14 @@ def run_suite(place: Path, figures: str, suite: str = SUITE) -> subprocess.Compl
     return subprocess.run([*words, str(place)], cwd=TREE, capture_output=True, text=True)
 
 
-def figures(text: str) -> list[str]:
-    return re.findall(r"^    (passed|failed): .*?(\d+) > 15", text, re.MULTILINE)
-
-
-def test_measurement_passes_when_two_of_three_attempts_pass(tmp_path: Path) -> None:
-    ended = run_suite(tmp_path, "14 20 19")
-    assert ended.returncode == 0, ended.stdout
-    assert figures(ended.stdout) == [("failed", "14"), ("passed", "20"), ("passed", "19")]
-    assert "2 passed" in ended.stdout.splitlines()[-1]
-
-
-@pytest.mark.parametrize("rates", ["14 13 12", "14 20 12"])
-def test_measurement_fails_when_two_of_three_attempts_fail(tmp_path: Path, rates: str) -> None:
+@pytest.mark.parametrize(
+    ("rates", "outcome"), [("14 20 19", "2 passed"), ("14 13 12", "1 failed"), ("14 20 12", "1 failed")]
+)
+def test_the_majority_of_three_attempts_decides_and_all_are_shown(tmp_path: Path, rates: str, outcome: str) -> None:
     ended = run_suite(tmp_path, rates)
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
-    assert [rate for _, rate in figures(ended.stdout)] == rates.split()
-    assert "1 failed, 1 passed" in ended.stdout.splitlines()[-1]
+    assert (ended.returncode == 0) is (outcome == "2 passed"), ended.stdout
+    assert re.findall(r"^    (?:passed|failed): .*?(\d+) > 15", ended.stdout, re.MULTILINE) == rates.split()
+    assert outcome in ended.stdout.splitlines()[-1]
 
 
 def test_measurement_sets_up_a_world_again_after_a_failure(tmp_path: Path) -> None:

@@ -61,16 +61,7 @@ def differs(tree: Path, name: str, *changes: tuple[str, str]) -> bool:
         ("a.py", [('"""What is said."""', '"""Return a name.\n\n    In plain words.\n    """'), ("  # of them", "")]),
         ("a.py", [("told", "describe"), ("one", "count")]),
         ("a.py", [("{name} has {one} of {other}", "found {one} of {other} packets of {name}")]),
-        ("a.py", [('f"{name} has {one} of {other}"', 'f"{name}: "\n            f"{one} of {other}"')]),
-        (
-            "a.go",
-            [
-                ("stand sees to it", "attach attaches it"),
-                ("stand", "attach"),
-                ("is not heard", "is silent"),
-                ("told", "name"),
-            ],
-        ),
+        ("a.go", [("stand sees to it", "attach attaches it"), ("stand", "attach"), ("told", "name")]),
         ("a.sh", [("# Says it.", "# Prints."), (" # more", "")]),
     ],
 )
@@ -99,9 +90,3 @@ def test_code_may_not_change(tree: Path, name: str, changes: list[tuple[str, str
 def test_a_listed_key_may_change(tree: Path) -> None:
     (tree / "upgrading.md").write_text("| before | now |\n|---|---|\n| `wifi` | `wlan` |\n")
     assert not differs(tree, "a.py", ('"wifi"', '"wlan"'))
-
-
-def test_a_new_file_is_a_difference(tree: Path) -> None:
-    (tree / "b.py").write_text("b = 1\n")
-    subprocess.run(["git", "-C", str(tree), "add", "."], check=True)
-    assert only_words.main("HEAD")
