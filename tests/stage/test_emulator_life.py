@@ -10,30 +10,17 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from mininet.topo import Topo
+from traffic import LinkPair
 
-from lab.links.links import ShapedLink
 from lab.links.shape import Shape
 from lab.stage.command import CommandFailed
-from lab.stage.nodes import Machine
 from lab.stage.stage import raised
+from tests.system.evidence import until
 
 SOON_S = 60
-
-
-class HostPair(Topo):  # type: ignore[misc]  # Mininet is untyped
-    """left ── right"""
-
-    def build(self) -> None:
-        for name in ("left", "right"):
-            self.addHost(name, cls=Machine)
-        self.addLink(
-            "left", "right", cls=ShapedLink, intfName1="link", intfName2="link", label="pair", forward=Shape(delay_ms=1)
-        )
 
 
 def emulators() -> list[int]:
@@ -65,7 +52,7 @@ def test_the_emulator_ends_when_its_parent_is_killed() -> None:
 
 def test_a_dead_emulator_is_named_and_leaves_no_interfaces() -> None:
     before = emulators()
-    with raised(HostPair()) as net:
+    with raised(LinkPair(forward=Shape(delay_ms=1))) as net:
         (born,) = set(emulators()) - set(before)
         death = os.pidfd_open(born)
         os.kill(born, signal.SIGKILL)
@@ -74,14 +61,6 @@ def test_a_dead_emulator_is_named_and_leaves_no_interfaces() -> None:
         with pytest.raises(CommandFailed, match="pair: link-emulator"):
             net.uplink("pair").forward.set(loss_percent=1)
         # The kernel removes a namespace asynchronously.
-        deadline = time.monotonic() + SOON_S
-        while "link@" in (told := net.machine("left").run("ip", "link").stdout):
-            assert time.monotonic() < deadline, told
-    assert emulators() == before
-
-
-def test_emulators_end_with_their_stage() -> None:
-    before = emulators()
-    with raised(HostPair()):
-        assert len(emulators()) == len(before) + 1
+        left = net.machine("left")
+        until(lambda: "link@" not in left.run("ip", "link").stdout, "the interface is gone")
     assert emulators() == before

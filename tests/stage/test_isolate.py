@@ -14,12 +14,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab.stage import isolate
+from tests.system.evidence import until
 
 WORLD = [sys.executable, "-m", "lab.stage.isolate"]
 LAB = str(Path(__file__).with_name("lab_to_kill.py"))
@@ -126,23 +126,14 @@ def test_ctrl_c_during_the_start_ends_the_world(outside: dict[str, str], tmp_pat
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe(sys.executable, [*WORLD, "sleep", "60"], outside | {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert until(lambda: started.exists() and started.read_text().endswith("\n"))
+    until(lambda: started.exists() and started.read_text().endswith("\n"), "unshare is held")
     os.write(terminal, b"\x03")
-    assert until(lambda: has_pending(int(started.read_text()), signal.SIGINT))
+    until(lambda: has_pending(int(started.read_text()), signal.SIGINT), "it has the signal")
     started.unlink()
     before = time.monotonic()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGINT
     assert time.monotonic() - before < SOON_S
     os.close(terminal)
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + SOON_S
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def has_pending(pid: int, number: signal.Signals) -> bool:
@@ -205,8 +196,7 @@ def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) 
     for left in watched(processes() - before[2]):
         assert select.select([left], [], [], SOON_S)[0], "a process outlives the lab"
         os.close(left)
-    until(lambda: (mounts(), namespaces(), processes()) == before)
-    assert (mounts(), namespaces(), processes()) == before
+    until(lambda: (mounts(), namespaces(), processes()) == before, "all is as before")
     assert in_world(outside, "true").returncode == 0  # which removes a dead world's cgroup
     assert cgroups() == kept
 

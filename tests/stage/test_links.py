@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import socket
 import time
@@ -13,30 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from mininet.topo import Topo
 from stalls import undisturbed
-from traffic import LARGE_BUFFER, ReceivedPackets, exchange
+from traffic import LARGE_BUFFER, LEFT, RIGHT, LinkPair, ReceivedPackets, exchange, within_binomial
 
 from lab.links.links import ShapedLink
 from lab.links.shape import Shape
 from lab.links.shaper import Shaper
 from lab.stage.command import run
-from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
 
-LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
 PACED_BPS, PAYLOAD = 50_000_000 // SLOWNESS, 400  # slow enough for every packet to get a processor in time
-SIGMAS = 4.5  # one false alarm in 150,000
-
-
-class LinkPair(Topo):  # type: ignore[misc]  # Mininet is untyped
-    """left ── right"""
-
-    def build(self) -> None:
-        self.addHost("left", cls=Machine, addresses={"link": [f"{LEFT}/24"]})
-        self.addHost("right", cls=Machine, addresses={"link": [f"{RIGHT}/24"]})
-        self.addLink("left", "right", cls=ShapedLink, intfName1="link", intfName2="link", label="pair")
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +47,6 @@ def to_right(net: Stage, count: int, payload: int = PAYLOAD) -> ReceivedPackets:
 
 def to_left(net: Stage, count: int, payload: int = PAYLOAD) -> ReceivedPackets:
     return exchange(net.machine("right"), net.machine("left"), LEFT, count, payload)
-
-
-def within_binomial(lost: int, count: int, percent: float) -> bool:
-    expected = count * percent / 100
-    return abs(lost - expected) <= SIGMAS * math.sqrt(expected * (1 - percent / 100)) + 1
 
 
 def test_a_link_without_loss_keeps_all_packets_in_order(net: Stage, link: ShapedLink) -> None:
@@ -121,12 +102,17 @@ def test_a_queue_holds_its_configured_bytes(net: Stage, link: ShapedLink) -> Non
     assert seen.received < 100
 
 
-def test_without_a_rate_no_token_bucket_remains(net: Stage, link: ShapedLink) -> None:
-    link.forward.set(rate_bps=None)
-    assert "tbf" not in net.machine("left").run("tc", "qdisc", "show", "dev", "link").stdout
-
-
-@pytest.mark.parametrize("wrong", [{"loss_percent": -1}, {"loss_percent": 101}, {"rate_bps": 0}, {"queue_bytes": 10}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loss_percent": -1},
+        {"loss_percent": 101},
+        {"rate_bps": 0},
+        {"queue_bytes": 10},
+        {"delay_ms": -1},
+        {"jitter_ms": -1},
+    ],
+)
 def test_an_impossible_shape_is_refused_and_changes_nothing(link: ShapedLink, wrong: dict[str, int]) -> None:
     before = link.forward.shape
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}; expected"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's laboratory matches the paper and works with a gateway written by hand."""
+"""The paper's laboratory matches the paper and works with rendered files on its gateway."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import handwritten
 import pytest
+import rendered
 
 from controller.edges.config import load
 from lab.processes.capture import captured
@@ -41,7 +41,7 @@ TABLE_2_OVS = {
 @pytest.fixture(scope="module")
 def net() -> Iterator[Stage]:
     with raised(PaperTopo(congestion_control="cubic")) as net:
-        handwritten.install(bicast=False)
+        rendered.install("off")
         yield net
 
 

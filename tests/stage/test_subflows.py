@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 import time
 
-import handwritten
 import pytest
+import rendered
 
 from lab.stage.nodes import Machine
 from lab.stage.stage import raised
@@ -22,7 +22,7 @@ SOON_S = 60
 def test_subflows_have_the_chosen_flag_and_congestion_control(backup: bool, congestion_control: str) -> None:
     topo = PaperTopo(lte_backup=backup, congestion_control=congestion_control)
     with raised(topo) as net, web_server(net.machine("server"), SERVER) as web:
-        handwritten.install(bicast=True)
+        rendered.install("bicast")
         client, server = net.machine("client"), net.machine("server")
         url = web.offer("long", 50_000_000).url
         with client.popen("mptcpize", "run", "curl", "-s", "--limit-rate", "500K", "-o", "/dev/null", url) as curl:

@@ -4,18 +4,39 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mininet.topo import Topo
+
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
 from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
 SMALL_BUFFER = 16_384  # the sender waits for the shaper instead of overfilling its queue
 LARGE_BUFFER = 16 << 20  # the sender never waits
 HEADERS_BYTES = 8 + 20 + 14
+LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
+SIGMAS = 4.5  # one false alarm in 150,000
+
+
+class LinkPair(Topo):  # type: ignore[misc]  # Mininet is untyped
+    """left ── right"""
+
+    def build(self, **shape: Shape) -> None:
+        self.addHost("left", cls=Machine, addresses={"link": [f"{LEFT}/24"]})
+        self.addHost("right", cls=Machine, addresses={"link": [f"{RIGHT}/24"]})
+        self.addLink("left", "right", cls=ShapedLink, intfName1="link", intfName2="link", label="pair", **shape)
+
+
+def within_binomial(lost: int, count: int, percent: float) -> bool:
+    expected = count * percent / 100
+    return abs(lost - expected) <= SIGMAS * math.sqrt(expected * (1 - percent / 100)) + 1
 
 
 @dataclass(frozen=True)
