@@ -15,8 +15,6 @@ MEAN_WORDS = 18
 LONG_WORDS = 30
 LONG_SHARE = 0.03
 A_FEW = 1  # a short page may have one long sentence
-# These pages are still in the old style. The list only shrinks.
-UNREVISED: set[str] = set()
 
 
 def sentences(page: Path) -> list[str]:
@@ -30,7 +28,7 @@ def sentences(page: Path) -> list[str]:
     return [each for each in found if re.search(r"\w", each)]
 
 
-@pytest.mark.parametrize("page", [each for each in PAGES if named(each) not in UNREVISED], ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_sentences_are_short(page: Path) -> None:
     lengths = {each: len(each.split()) for each in sentences(page)}
     long = sorted((each for each, words in lengths.items() if words > LONG_WORDS), key=lambda each: -lengths[each])
@@ -38,7 +36,3 @@ def test_sentences_are_short(page: Path) -> None:
     assert average <= MEAN_WORDS, f"{named(page)}: {average:.1f} words a sentence, expected at most {MEAN_WORDS}"
     allowed = max(A_FEW, int(LONG_SHARE * len(lengths)))
     assert len(long) <= allowed, f"{named(page)}: {len(long)} sentences of over {LONG_WORDS} words: {long}"
-
-
-def test_the_list_of_unrevised_pages_names_pages() -> None:
-    assert {named(each) for each in PAGES} >= UNREVISED

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,9 +26,10 @@ from experiments.air.plan import (
     Task,
     Variant,
 )
-from experiments.air.report import HEADER, figures, summary
+from experiments.air.report import figures, summary
 from lab.links.emulator import STALL_MS, Lateness
 from lab.stage.failure import ExperimentFailed
+from tests.experiments.reports import reported
 from topologies.access_point import AIR_BPS
 
 TEN = Scene(10, "64")
@@ -104,13 +103,6 @@ def test_unenforced_caps_are_reported() -> None:
     assert "NOT HELD" not in summary([a_run(TEN, OFF, 18.0)])
 
 
-def test_runs_on_a_stalled_machine_are_not_counted(tmp_path: Path) -> None:
-    good, spoilt = a_run(TEN, OFF, 18.0), a_run(TEN, OFF, 1.0, stalled="on air 9 of 10 packets")
-    assert list(figures([good, spoilt])) == list(figures([good]))
-    CAMPAIGN.keep_rows([good, spoilt], tmp_path / "runs.csv")
-    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
-
-
 def test_more_than_one_late_packet_in_1000_spoils_a_link() -> None:
     late = {name: Lateness(3.0, 4000, 10, 20, 4900, 0) for name in ("s4", "s16", "s64", "s256")}
     net = SimpleNamespace(uplink=lambda name: SimpleNamespace(lateness=lambda: late[name]))
@@ -146,11 +138,7 @@ def test_socket_samples_outside_the_span_are_ignored() -> None:
         sampled([], 1, 0, 1)
 
 
-def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [a_run(TEN, OFF, 18.0), a_run(TEN, IDEAL_TERMINALS, 18.1), a_run(Scene(10, "256", 1, 1.0), OFF, 6.0)]
-    CAMPAIGN.present(SHORT, runs, tmp_path, as_json=True)
-    document = json.loads(capsys.readouterr().out)
-    with Path(document["csv"]).open(encoding="utf-8") as file:
-        lines = list(csv.reader(file))
-    assert (tuple(lines[0]), len(lines)) == (HEADER, 4)
-    assert Path(document["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+def test_the_report_has_runs_that_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = [a_run(TEN, OFF, 18.0), a_run(TEN, IDEAL_TERMINALS, 18.1), a_run(Scene(10, "256", 1, 1.0), OFF, 6.0)]
+    late = a_run(TEN, OFF, 1.0, stalled="on air 9 of 10 packets")
+    assert len(reported(CAMPAIGN, SHORT, good, [late], tmp_path, capsys)) == 3

@@ -16,9 +16,6 @@ import pytest
 from experiments import bench
 from experiments.bench import golang, outages, report
 from experiments.bench.mode_change import LATE_S, ModeChange, Round
-from experiments.transfer.measure import Row
-from experiments.transfer.plan import Setting, Task
-from experiments.transfer.report import Results, figure_of, verdicts
 from lab.processes.controller import TREE
 from lab.results.figures import at_least, below, middle, worst
 from lab.traffic.numbered import Counted
@@ -57,23 +54,6 @@ def test_elimination_speed_is_judged_by_its_median() -> None:
     assert (large.value, large.met) == (0.3, None)
 
 
-def test_window_costs_are_judged_with_offloads_and_for_sock_ops() -> None:
-    said = """goos: linux
-BenchmarkGoodput/with_offloads-2       100   0.97 median-ratio   26000 with-Mbit/s   25800 without-Mbit/s
-BenchmarkGoodput/packet_by_packet-2    100   0.89 median-ratio    4800 with-Mbit/s    5400 without-Mbit/s
-BenchmarkCost/an_upload_under_a_cap-2    3   1.25 SockOps-%        0.9 StructOps-%
-PASS"""
-    told = {one.what: (one.value, one.met) for one in golang.window_figures(said)}
-    assert told == {
-        "with offloads: goodput through the gateway's programs, beside none": (0.97, True),
-        "with offloads: goodput": (26000, None),
-        "packet by packet: goodput through the gateway's programs, beside none": (0.89, None),
-        "packet by packet: goodput": (4800, None),
-        "an upload under a cap: a processor's time, to give sockets the congestion control": (1.25, False),
-        "an upload under a cap: a processor's time, in the congestion control": (0.9, None),
-    }
-
-
 def round_of(*datagrams: tuple[float, int]) -> Round:
     """Return a round with mode `single` from 10 s and `bicast` from 11 s. Datagrams are (sent at, arrivals)."""
     changes = [ModeChange("single", 10.0, 10.01), ModeChange("bicast", 11.0, 11.01)]
@@ -91,21 +71,6 @@ def test_a_transition_ends_at_the_last_datagram_in_the_old_mode() -> None:
 
 def test_a_copy_sent_after_the_transition_is_late() -> None:
     assert round_of((10 + LATE_S - 0.001, 2), (10 + LATE_S + 0.001, 2), (10.5, 2), (10.9, 1)).late("single") == 2
-
-
-def test_download_promises_have_their_widest_spread() -> None:
-    cubic, bbr = Setting("cubic", True), Setting("bbr", True)
-    seconds = {"plain": (20.0, 22.0, 24.0), "bicast": (8.0, 10.0, 11.0)}
-    rows = [
-        Row(Task(cubic, 10, 5, how, number), those, 50_000_000, sha256_ok=True, mptcp=True)
-        for how, runs in seconds.items()
-        for number, those in enumerate(runs, 1)
-    ]
-    rows += [Row(Task(bbr, 0, 5, "bicast", number), 6.0, 50_000_000, True, True) for number in (1, 2)]
-    results = Results(rows, 50_000_000)
-    told = [figure_of(results, one) for one in verdicts(results) if one.measured is not None]
-    assert [(one.n, one.promise, one.met) for one in told] == [(3, "<= 0.65", True), (2, "<= 1.2", False)]
-    assert (told[0].value, told[0].low, told[0].high) == tuple(map(pytest.approx, (10 / 22, 8 / 24, 11 / 20)))
 
 
 @pytest.mark.slow

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 
 import pytest
 
-from controller.policy.caps.terminal_cap import BLOCK_BYTES
 from experiments.blocksize import CAMPAIGN
 from experiments.blocksize.measure import GOODPUT_BPS, Run, Upload, laboratory, run_upload
-from experiments.blocksize.plan import MOST_BYTES, TERMINALS, TRACED_BYTES, Plan, Task
-from experiments.blocksize.report import HEADER, figures
-from experiments.paper import paper003
+from experiments.blocksize.plan import MOST_BYTES, TRACED_BYTES, Plan, Task
+from experiments.blocksize.report import figures
 from lab.results.figures import Figure
+from tests.experiments.reports import reported
 
 SIZE_BYTES = 600_000
 MARK_BYTES = 8192
@@ -51,13 +48,6 @@ def test_a_mark_limits_the_unsent_bytes_of_a_large_write(runs: list[Run]) -> Non
     assert marked.unsent_bytes <= MARK_BYTES + SEGMENT_BYTES < free.unsent_bytes
 
 
-def test_marked_block_sizes_are_within_the_papers_best_range() -> None:
-    best = {one.terminals: one for one in paper003.statements() if one.what == paper003.BEST}
-    assert set(best) == set(TERMINALS)
-    for terminals, bytes_ in zip(TERMINALS, BLOCK_BYTES, strict=True):
-        assert best[terminals].least_block_bytes <= bytes_ <= best[terminals].most_block_bytes
-
-
 def an_upload(mbit_s: float, began: float = 100.0) -> Upload:
     ended = began + SIZE_BYTES * 8 / (mbit_s * 1e6)
     return Upload(SIZE_BYTES, began, ended, 2, 0.1, [began, ended], [10.0, 40.0], [5000.0, 90_000.0])
@@ -86,16 +76,9 @@ def test_the_papers_best_is_compared_with_the_best_measured() -> None:
 
 
 @pytest.mark.slow
-def test_the_files_have_a_line_for_each_upload_not_stalled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan("short", SIZE_BYTES, 4, 1)
+def test_the_report_has_each_upload_that_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = [a_run(Task(3, block, 0), 5, 6, 7) for block in TRACED_BYTES] + [a_run(Task(1, MOST_BYTES, MARK_BYTES), 15)]
     late = a_run(Task(2, 128, 0), 1, 2, stalled=LATE)
-    assert list(figures([*good, late])) == list(figures(good))
-    CAMPAIGN.present(plan, [*good, late], tmp_path, as_json=True)
-    document = json.loads(capsys.readouterr().out)
-    assert document["runs_left_out"] == 1
-    with (tmp_path / "short-runs.csv").open(newline="") as file:
-        header, *rows = csv.reader(file)
-    assert tuple(header) == HEADER and len(rows) == 10
+    rows = reported(CAMPAIGN, Plan("short", SIZE_BYTES, 4, 1), good, [late], tmp_path, capsys)
+    assert len(rows) == 10
     assert rows[1][:6] == ["3", "128", "0", "2", "6.000", rows[0][5]]
-    assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

@@ -68,24 +68,6 @@ def test_the_active_subflow_is_switched_in_the_middle(bicast: Conversation) -> N
     assert sources == [BEFORE] * plan.WORDS + [AFTER] * plan.WORDS
 
 
-def test_each_segment_has_one_copy_at_each_port(bicast: Conversation) -> None:
-    identities = [each.identity for each in bicast.answers]
-    assert len(set(identities)) == len(identities)
-    for port in (bicast.router_wifi, bicast.router_lte):
-        assert [each.identity for each in port if each.destination == SERVER and each.payload_bytes] == identities
-
-
-def test_the_tables_read_like_those_of_the_paper(bicast: Conversation) -> None:
-    word, answer, acknowledged = "Flags [P.], seq {}:{}, ack", "Flags [P.], seq {}:{}, ack", "Flags [.], ack {}"
-    for number, address in zip(bicast.shown, (BEFORE, AFTER), strict=True):
-        sequence, client_sequence = 1 + 4 * (number % bicast.words), 1 + number % bicast.words
-        said = f"{SERVER} > {address}: {word.format(sequence, sequence + 4)} {client_sequence}"
-        sent = f"{address} > {SERVER}: {answer.format(client_sequence, client_sequence + 1)} {sequence + 4}"
-        heard = f"{SERVER} > {address}: {acknowledged.format(client_sequence + 1)}"
-        assert list(map(str, bicast.exchange(bicast.server, number))) == [said, sent, heard, sent, heard]
-        assert list(map(str, bicast.exchange(bicast.client, number))) == [said, sent, heard, heard]
-
-
 def test_claims_about_copies_fail_without_bicast(seen: dict[str, Conversation]) -> None:
     sentences = [claim.sentence for claim in broken(seen["off"])]
     assert any("reaches the server twice" in each for each in sentences)
@@ -101,13 +83,3 @@ def test_a_copy_with_another_sequence_number_is_no_copy(bicast: Conversation) ->
     (claim,) = broken(forged)
     assert "twice" in claim.sentence
     assert claim.counter_examples == (f"{first}: 1 times",)
-
-
-@pytest.mark.parametrize("truth", [("1", "0"), ("True", "False")])
-def test_flags_are_parsed_from_every_tshark_version(truth: tuple[str, str]) -> None:
-    yes, no = truth
-    numbers = ["4000000000", "5", "9", "4"]
-    segment = measure._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])
-    assert (segment.push, segment.ends, segment.raw_sequence) == (True, False, 4_000_000_000)
-    assert str(segment) == f"{BEFORE} > {SERVER}: Flags [P.], seq 5:9, ack 9"
-    assert measure._segment([BEFORE, "5", SERVER, "4000", *numbers, no, no, yes]).ends

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,10 +12,10 @@ from experiments import failover
 from experiments.failover import CAMPAIGN
 from experiments.failover.measure import Run, carry_out
 from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, PROTECTIONS, UPLOAD, Plan, Protection, Task
-from experiments.failover.report import HEADER, figures
-from experiments.laboratories.two_paths import Laboratory
-from lab.links.emulator import STALL_MS, Lateness
+from experiments.failover.report import figures
+from lab.links.emulator import STALL_MS
 from lab.traffic.streaming import Streamed
+from tests.experiments.reports import reported
 
 DEFAULT, SETUP, FAILOVER, BOTH, ORPHANED = PROTECTIONS[1:]
 FINITE_S = 30.0
@@ -67,28 +65,12 @@ def test_the_best_protection_is_judged_beside_the_default() -> None:
     assert [one.value for one in later.values() if one.what.endswith(f"{DEFAULT.name}, median")] == [pytest.approx(150)]
 
 
-def test_runs_on_a_stalled_machine_are_not_counted() -> None:
-    assert list(figures([a_run(BOTH, 0.1), a_run(BOTH, 2.0, stalled=LATE)])) == list(figures([a_run(BOTH, 0.1)]))
-
-
-def test_a_stalled_link_is_named_with_its_lateness() -> None:
-    late = {"wifi": Lateness(3.0, 900, 10, 20, 4900, 0), "lte": Lateness(3.0, 900, 10, 20, 7100, 3)}
-    net = SimpleNamespace(uplink=lambda name: SimpleNamespace(lateness=lambda: late[name]))
-    assert Laboratory(net, None).stalled() == LATE  # type: ignore[arg-type]
-
-
 def test_a_differing_byte_breaks_the_promise() -> None:
     told = {one.what: one for one in figures([a_run(BOTH, 0.1), a_run(BOTH, 0.1, number=2, whole=False)])}
     assert (told["transfers whose bytes differ"].value, told["transfers whose bytes differ"].met) == (1, False)
 
 
-def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [a_run(DEFAULT, 0.9), replace(a_run(BOTH, 0.1), no_progress_ms=150)]
-    CAMPAIGN.present(Plan("some", 1), runs, tmp_path, as_json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert told["runs_left_out"] == 0
-    lines = Path(told["csv"]).read_text().splitlines()
-    assert (lines[0], len(lines)) == (",".join(HEADER), 3)
-    assert Path(told["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    CAMPAIGN.present(Plan("some", 1), runs, tmp_path, as_json=False)
-    assert "longest pause" in capsys.readouterr().out
+def test_the_report_has_runs_that_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = [a_run(DEFAULT, 0.9), replace(a_run(BOTH, 0.1), no_progress_ms=150)]
+    late = a_run(BOTH, 2.0, stalled="on lte 3 of 900 packets left late")
+    assert len(reported(CAMPAIGN, Plan("some", 1), good, [late], tmp_path, capsys)) == 2

@@ -46,23 +46,11 @@ def test_a_partial_last_line_is_dropped(tmp_path: Path) -> None:
     assert rows.read() == [first, second]
 
 
-def test_a_partial_header_is_replaced(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "rows.csv")
-    rows.file.write_text("wifi_up")
-    assert rows.read() == []
-    rows.append(row(CUBIC, (0, 0), "plain", 4.0))
-    assert len(rows.read()) == 1
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("a,b\n1,2\n", "the first line differs"),
-        (
-            ",".join(HEADER) + "\n1,2,cubic,maybe,plain,1,2.0,3,yes,yes\n",
-            "rows.csv:2: found 'maybe', expected yes or no",
-        ),
-        (",".join(HEADER) + "\n1,2\n", "rows.csv:2: "),
+        (",".join(HEADER) + "\n1,2,cubic,maybe,plain,1,2.0,3,yes,yes\n", "rows.csv:2: found 'maybe'"),
     ],
 )
 def test_a_foreign_file_is_refused_and_kept(tmp_path: Path, text: str, sentence: str) -> None:
@@ -71,11 +59,6 @@ def test_a_foreign_file_is_refused_and_kept(tmp_path: Path, text: str, sentence:
     with pytest.raises(ExperimentFailed, match=sentence):
         Rows(file).read()
     assert file.read_text() == text
-
-
-def test_the_limit_is_the_sum_of_usable_shaper_rates() -> None:
-    assert limit_bps(CUBIC) == pytest.approx(100e6 * 1420 / 1514)
-    assert limit_bps(CUBIC_BOTH) == pytest.approx(110e6 * 1420 / 1514)
 
 
 def test_a_cell_is_the_median_of_its_good_rows_with_spread() -> None:
