@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from cli import OK
+from cli.__main__ import main
 from controller.edges.http.server import Serving
 from tests.controller.edges.http.conftest import fake_core as fake_core
 from tests.controller.edges.http.conftest import fake_enroller as fake_enroller
@@ -10,6 +14,19 @@ from tests.controller.edges.http.conftest import serving as serving
 from tests.controller.edges.http.conftest import shared as shared
 from tests.controller.edges.http.conftest import shared_enroller as shared_enroller
 from tests.controller.edges.http.fake_core import TOKEN, FakeCore
+
+Printed = Callable[..., str]
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Return a function that runs a command, which must succeed, and returns the output since the last call."""
+
+    def run(*words: str) -> str:
+        assert main([*words]) == OK
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import OK, REFUSED
+from cli import REFUSED
 from cli.__main__ import main
 from controller.policy.bandwidth.estimators import Samples
+from tests.cli.conftest import Printed
 from tests.controller.policy.bandwidth.test_estimators import HUNDRED, train
 
 Captured = pytest.CaptureFixture[str]
@@ -46,41 +47,38 @@ def lines() -> list[str]:
 
 
 def test_bandwidth_prints_each_estimate_and_the_combined_one(
-    tmp_path: Path, lines: list[str], capsys: Captured
+    tmp_path: Path, lines: list[str], printed: Printed
 ) -> None:
     place = file(tmp_path, lines)
-    assert main(["bandwidth", place]) == OK
-    told = capsys.readouterr().out.splitlines()
+    told = printed("bandwidth", place).splitlines()
     assert [line.split("  ")[0] for line in told[:3]] == ["one packet", "trains", "the path"]
     assert "9000 packets sent singly, 0 lost" in told[3]
     assert "--alpha" in told[4]
     assert told[5].startswith("the far end's clock runs +3")
-    assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed("bandwidth", place, "--json", "--alpha", "0.35"))
     assert found["path"]["bps"] == pytest.approx(100e6, rel=0.01)
     assert found["one_packet"]["least_bps"] < 100e6 < found["one_packet"]["most_bps"]
 
 
-def test_bandwidth_of_a_downlink_inverts_the_clock_drift(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
+def test_bandwidth_of_a_downlink_inverts_the_clock_drift(tmp_path: Path, lines: list[str], printed: Printed) -> None:
     down = [lines[0] + " direction=down", lines[1], *(",".join([*line.split(",")[:4], "", ""]) for line in lines[2:])]
     place = file(tmp_path, down)
-    assert main(["bandwidth", place]) == OK
-    told = capsys.readouterr().out.splitlines()
+    told = printed("bandwidth", place).splitlines()
     assert told[3] == "from the far end to here"
     assert any(line.startswith("the far end's clock runs -3") for line in told)
-    assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed("bandwidth", place, "--json", "--alpha", "0.35"))
     assert (found["direction"], found["path"]["bps"]) == ("down", pytest.approx(100e6, rel=0.01))
 
 
-def test_bandwidth_calibrates_alpha_from_a_known_link_rate(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
-    assert main(["bandwidth", file(tmp_path, lines), "--link", "100", "--json"]) == OK
-    assert json.loads(capsys.readouterr().out)["alpha_ns_per_byte"] == pytest.approx(0.35, abs=0.1)
+def test_bandwidth_calibrates_alpha_from_a_known_link_rate(tmp_path: Path, lines: list[str], printed: Printed) -> None:
+    found = json.loads(printed("bandwidth", file(tmp_path, lines), "--link", "100", "--json"))
+    assert found["alpha_ns_per_byte"] == pytest.approx(0.35, abs=0.1)
 
 
-def test_bandwidth_gives_the_reason_for_an_unknown_value(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
-    assert main(["bandwidth", file(tmp_path, lines[:50])]) == OK
-    told = capsys.readouterr().out
+def test_bandwidth_gives_the_reason_for_an_unknown_value(
+    tmp_path: Path, lines: list[str], capsys: Captured, printed: Printed
+) -> None:
+    told = printed("bandwidth", file(tmp_path, lines[:50]))
     assert "one packet   not known: 48 packets arrived, expected at least 60" in told
     assert "trains       not known: none were sent" in told
     assert "the path     not known: nothing was measured" in told

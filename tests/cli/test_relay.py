@@ -13,6 +13,7 @@ from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
 from controller.model.known import PortRange, RelayOverride
 from controller.protocol.reports import Role
+from tests.cli.conftest import Printed
 from tests.controller.edges.http.fake_core import RELAYED, TAKING, TOKYO, FakeCore
 from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 
@@ -60,11 +61,10 @@ def test_add_refuses_a_bad_address_before_any_request(
 
 
 def test_remove_ends_connections_and_revokes_the_agent(
-    api: str, fake_core: FakeCore, fake_enroller: FakeEnroller, capsys: Captured
+    api: str, fake_core: FakeCore, fake_enroller: FakeEnroller, printed: Printed
 ) -> None:
     fake_core.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
-    assert main(["relay", "remove", "phone"]) == OK
-    assert "it carries 3 connections, which end now\nphone is revoked\n" in capsys.readouterr().out
+    assert "it carries 3 connections, which end now\nphone is revoked\n" in printed("relay", "remove", "phone")
     assert main(["relay", "remove", "phone"]) == REFUSED
 
 
@@ -79,20 +79,16 @@ def test_drain_and_resume_name_the_open_connections(api: str, fake_core: FakeCor
     )
 
 
-def test_list_and_status_show_load_and_unreachable_relays(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    assert main(["relay", "list"]) == OK
-    assert "./bicast relay add" in capsys.readouterr().out
+def test_list_and_status_show_load_and_unreachable_relays(api: str, fake_core: FakeCore, printed: Printed) -> None:
+    assert "./bicast relay add" in printed("relay", "list")
     fake_core.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
-    assert main(["relay", "list"]) == OK
-    listed = capsys.readouterr().out
+    listed = printed("relay", "list")
     assert "! relay tokyo: shed does not reach it: no route to host" in listed
     assert "198.51.100.9:443  stands" in listed and "0.08 ms" in listed and "41.0 ms" in listed
-    assert main(["status"]) == OK
-    status = capsys.readouterr().out
+    status = printed("status")
     assert "! shed: terminals' TCP is not intercepted as configured: nft is not there" in status
     assert "198.51.100.9:443  stands" in status and "client   home" in status
-    assert main(["relay", "list", "--json"]) == OK
-    assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
+    assert json.loads(printed("relay", "list", "--json"))[0]["told"]["congestion"] == "bbr"
 
 
 def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, fake_core: FakeCore, capsys: Captured) -> None:
@@ -106,9 +102,8 @@ def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, fake_core: Fa
     assert main(["relay", "test", "tokyo"]) == OK
 
 
-def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
-    told = capsys.readouterr().out
+def test_why_shows_the_relay_of_a_destination_and_alternatives(api: str, fake_core: FakeCore, printed: Printed) -> None:
+    told = printed("why", "--relay", "8.8.8.8", "--site", "home")
     assert "  predicted: by tokyo: tokyo 251 Mbit/s; direct 126 Mbit/s" in told
     assert "  ping would choose: directly: no relay has both legs shorter" in told
     assert main(["why", "--relay", "8.8.8.8", "--site", "shed"]) == REFUSED

@@ -24,6 +24,7 @@ from controller.edges.runtime.version import VERSION
 from controller.model.config import Mode
 from controller.protocol.requests import OverrideResult
 from controller.switches.switch import GatewayState
+from tests.cli.conftest import Printed
 from tests.controller import relayed_site
 from tests.controller.edges.http import fake_core as desk_module
 from tests.controller.edges.http.fake_core import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, FakeCore
@@ -57,15 +58,13 @@ def _sentence(captured: Captured) -> str:
     return err
 
 
-def test_mode_and_switch_print_the_result(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    assert main(["mode", "client", "single"]) == OK
-    assert capsys.readouterr().out == "client is now in mode single\n"
+def test_mode_and_switch_print_the_result(api: str, fake_core: FakeCore, capsys: Captured, printed: Printed) -> None:
+    assert printed("mode", "client", "single") == "client is now in mode single\n"
     assert main(["switch", "client", "lte"]) == main(["switch", "client", "lte"]) == OK
     assert capsys.readouterr().out == "client is now on lte\nclient is already on lte\n"
     assert main(["mode", "all", "off"]) == OK
     assert {one.mode for one in fake_core.snapshot.terminals} == {"off"}
-    assert main(["mode", "client", "file"]) == OK
-    assert capsys.readouterr().out.endswith("tablet is now in mode off\nclient follows gateway.yaml\n")
+    assert printed("mode", "client", "file").endswith("tablet is now in mode off\nclient follows gateway.yaml\n")
 
 
 @pytest.mark.parametrize(
@@ -182,11 +181,9 @@ def test_the_token_is_taken_from_the_environment_or_a_file(
         running.stop()
 
 
-def test_status_shows_every_gateway_uplink_and_terminal(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    main(["mode", "tablet", "off"])
-    capsys.readouterr()
-    assert main(["status"]) == OK
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+def test_status_shows_every_gateway_uplink_and_terminal(api: str, fake_core: FakeCore, printed: Printed) -> None:
+    printed("mode", "tablet", "off")
+    lines = [line.split() for line in printed("status").splitlines() if line]
     starts = [line[:3] for line in lines]
     assert ["home", "0000000000000001", "steady"] in starts
     assert ["wifi", "home", "gw-wifi"] in starts
@@ -197,10 +194,9 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, fake_core: Fak
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
 
-def test_status_lists_tunnels_and_budgets_and_warns_of_them(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+def test_status_lists_tunnels_and_budgets_and_warns_of_them(api: str, fake_core: FakeCore, printed: Printed) -> None:
     fake_core.snapshot = replace(START, gateways=(TUNNELLED, METERED))
-    assert main(["status"]) == OK
-    told = capsys.readouterr().out
+    told = printed("status")
     warnings = told.split("\n\n")[0]
     assert "! home: lte: its tunnel is down: nobody is heard" in warnings
     assert "! home: eth2: senders do not learn the longest packet size: it has an XDP program already" in warnings
@@ -215,24 +211,22 @@ def test_status_lists_tunnels_and_budgets_and_warns_of_them(api: str, fake_core:
     [("absent", None, False, "-"), ("steady", None, False, "missing"), ("steady", 1, False, "down")],
 )
 def test_status_shows_no_state_for_an_unseen_link(
-    api: str, fake_core: FakeCore, capsys: Captured, state: str, number: int | None, up: bool, shown: str
+    api: str, fake_core: FakeCore, printed: Printed, state: str, number: int | None, up: bool, shown: str
 ) -> None:
     uplink = replace(HOME.uplinks[0], number=number, up=up)
     fake_core.snapshot = replace(START, gateways=(replace(HOME, state=GatewayState(state), uplinks=(uplink,)),))
-    assert main(["status"]) == OK
-    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("wifi")]
+    (line,) = [line.split() for line in printed("status").splitlines() if line.startswith("wifi")]
     assert line[3] == shown
 
 
-def test_status_prints_warnings_first(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+def test_status_prints_warnings_first(api: str, fake_core: FakeCore, printed: Printed) -> None:
     up = HOME.uplinks[:1]
     refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused", uplinks=up)
     portless = replace(refusing, name="barn", uplinks=(replace(up[0], number=None, up=False),), conflicts=())
     claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", uplinks=up, conflicts=(), copies=None)
     gateways = (refusing, replace(portless, copies=None), START.gateways[1], claimed)
     fake_core.snapshot = replace(START, gateways=gateways, config_failures=1, config_error="sites.home.dpid: found 'x'")
-    assert main(["status"]) == OK
-    warnings = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    warnings = printed("status").split("\n\n")[0].splitlines()
     assert all(line.startswith("! ") for line in warnings)
     for named in ("sites.home.dpid", "client bicast: refused", "lte: no copies arrive "
         "over it", "copies cannot be identified for 3%",
@@ -241,32 +235,27 @@ def test_status_prints_warnings_first(api: str, fake_core: FakeCore, capsys: Cap
         assert any(named in line for line in warnings), named
 
 
-def test_status_names_the_controller_and_a_version_mismatch(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    assert main(["status"]) == OK
-    assert capsys.readouterr().out.splitlines()[-1] == f"controller {VERSION}, {START.config_path}"
+def test_status_names_the_controller_and_a_version_mismatch(api: str, fake_core: FakeCore, printed: Printed) -> None:
+    assert printed("status").splitlines()[-1] == f"controller {VERSION}, {START.config_path}"
     fake_core.snapshot = replace(START, version="0.9.0")
-    assert main(["status"]) == OK
-    assert f"! the controller runs version 0.9.0, this command is {VERSION}" in capsys.readouterr().out
+    assert f"! the controller runs version 0.9.0, this command is {VERSION}" in printed("status")
 
 
-def test_status_names_the_substitute_for_a_down_uplink(api: str, fake_core: FakeCore, capsys: Captured) -> None:
+def test_status_names_the_substitute_for_a_down_uplink(api: str, fake_core: FakeCore, printed: Printed) -> None:
     wifi, lte = HOME.uplinks
     client, tablet = (replace(one, active_uplink="lte") for one in START.terminals)
     fake_core.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
-    assert main(["status"]) == OK
-    told = capsys.readouterr().out
+    told = printed("status")
     complaint = "! home: lte: its port gw-lte is down; meanwhile wifi carries client; meanwhile nothing carries tablet"
     assert complaint in told.splitlines()
     assert re.search(r"^client .* lte \(down; on wifi\) ", told, re.MULTILINE)
     assert re.search(r"^tablet .* lte \(down; on nothing\) ", told, re.MULTILINE)
     fake_core.snapshot = replace(fake_core.snapshot, gateways=(replace(HOME, uplinks=(wifi, replace(lte, up=True))),))
-    assert main(["status"]) == OK
-    assert "meanwhile" not in (told := capsys.readouterr().out) and "; on " not in told
+    assert "meanwhile" not in (told := printed("status")) and "; on " not in told
 
 
-def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: Captured) -> None:
-    assert main(["why", "client"]) == OK
-    told = capsys.readouterr().out
+def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: Captured, printed: Printed) -> None:
+    told = printed("why", "client")
     for part in (
         "client is on lte: policies chose it",
         "\nit is in mode auto, with copies since 20",
@@ -287,9 +276,8 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
     assert "client, tablet" in _sentence(capsys)
 
 
-def test_budget_reset_prints_the_result(api: str, fake_core: FakeCore, capsys: Captured) -> None:
-    assert main(["budget", "reset", "home/lte"]) == OK
-    assert capsys.readouterr().out == "copies over lte of home have used nothing today\n"
+def test_budget_reset_prints_the_result(api: str, fake_core: FakeCore, printed: Printed) -> None:
+    assert printed("budget", "reset", "home/lte") == "copies over lte of home have used nothing today\n"
     assert fake_core.budgets_reset == [("home", "lte")]
 
 
@@ -317,7 +305,7 @@ def test_a_partial_failure_of_agents_is_exit_code_4(
 
 
 def test_long_agent_messages_are_cut_except_in_json(
-    api: str, fake_core: FakeCore, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    api: str, fake_core: FakeCore, printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
     course = desk_module.COURSE
@@ -326,42 +314,38 @@ def test_long_agent_messages_are_cut_except_in_json(
     monkeypatch.setattr(desk_module, "COURSE", replace(course, decisions=(decision,)))
     monkeypatch.setattr(fake_core, "set_active", lambda *_: OverrideResult(("client is now on lte", said), True, 2))
     for words in (["switch", "client", "lte"], ["why", "client"]):
-        assert main(words) == OK
-        told = capsys.readouterr().out
+        told = printed(*words)
         assert max(map(len, told.splitlines())) < 590
         shown = told[told.index("subflow") : told.index(" …")]
         assert set(shown.split()) <= set(said.split()) and len(shown) > 450
         assert "`./bicast why client --json`" in told
-        assert main([*words, "--json"]) == OK
-        assert said in capsys.readouterr().out
+        assert said in printed(*words, "--json")
 
 
-def test_check_and_status_warn_of_plain_tcp(api: str, fake_core: FakeCore, tmp_path: Path, capsys: Captured) -> None:
+def test_check_and_status_warn_of_plain_tcp(api: str, fake_core: FakeCore, tmp_path: Path, printed: Printed) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("controller: {openflow: {listen: 127.0.0.1:6653}}\n" + GOOD)
-    assert main(["check", str(file)]) == OK
-    assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in capsys.readouterr().out
+    assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in printed("check", str(file))
     unproven = load(str(file)).settings.unproven
     fake_core.snapshot = replace(fake_core.snapshot, openflow_unproven=unproven)
-    assert main(["status"]) == OK
-    assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in capsys.readouterr().out
+    assert "plain TCP at 127.0.0.1:6653 does not authenticate the controller" in printed("status")
 
 
-def test_check_counts_relayed_terminals_and_render_refuses_them(tmp_path: Path, capsys: Captured) -> None:
+def test_check_counts_relayed_terminals_and_render_refuses_them(
+    tmp_path: Path, capsys: Captured, printed: Printed
+) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(json.dumps(relayed_site.document()))
-    assert main(["check", str(file)]) == OK
-    told, *_, good = capsys.readouterr().out.splitlines()
+    told, *_, good = printed("check", str(file)).splitlines()
     assert told == f"{file}: home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
     assert good == f"{file} is valid"
-    assert main(["check", str(file), "--json"]) == OK
-    verdict = json.loads(capsys.readouterr().out)
+    verdict = json.loads(printed("check", str(file), "--json"))
     assert verdict["good"] and verdict["gateways"]["home"]["terminals"] == 3
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
     assert "relaying needs a controller and an agent; remove `relaying`" in capsys.readouterr().err
 
 
-def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, capsys: Captured) -> None:
+def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, printed: Printed) -> None:
     file = tmp_path / "gateway.yaml"
     written = relayed_site.document()
     home = written["sites"]["home"]
@@ -369,25 +353,22 @@ def test_check_remarks_on_unused_access_points_and_relaying(tmp_path: Path, caps
     for terminal in home["terminals"].values():
         terminal |= {"relayed": False, "access_point": "air"}
     file.write_text(json.dumps(written))
-    assert main(["check", str(file)]) == OK
-    told = capsys.readouterr().out
+    told = printed("check", str(file))
     assert "sites.home.access_points.attic: no terminal has `access_point: attic`" in told and "air:" not in told
     assert "sites.home.relaying: no terminal has `relayed: true`" in told and "is valid" in told
     assert "sites.home: no address in `reach`: without an agent" in told
     assert "sites.home.terminals: packets of client, phone, laptop are copied, but no peer site mirrors home" in told
 
 
-def test_check_remarks_when_copies_have_no_peer_site(tmp_path: Path, capsys: Captured) -> None:
+def test_check_remarks_when_copies_have_no_peer_site(tmp_path: Path, printed: Printed) -> None:
     """The file is the example of docs/how-to/home.md."""
     page = (ROOT / "docs/how-to/home.md").read_text()
     file = tmp_path / "gateway.yaml"
     file.write_text(page[page.index("```yaml\n") + 8 :].partition("```")[0])
-    assert main(["check", str(file)]) == OK
-    _, remark, good = capsys.readouterr().out.splitlines()
+    _, remark, good = printed("check", str(file)).splitlines()
     assert "sites.home: nothing is copied, because no peer site mirrors it" in remark and good == f"{file} is valid"
     file.write_text(file.read_text().replace("mode: single", "mode: auto"))
-    assert main(["check", str(file)]) == OK
-    _, remark, _ = capsys.readouterr().out.splitlines()
+    _, remark, _ = printed("check", str(file)).splitlines()
     assert "packets of television are copied" in remark and "reset these connections" in remark
 
 
