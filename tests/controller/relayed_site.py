@@ -12,7 +12,6 @@ from typing import Any
 from controller.model.config import Config, Mode, Site
 from controller.model.known import Known, Observed, Port, Wanted
 from controller.program.compile import compile
-from controller.program.diff import diff
 from tests.controller import sites
 from tests.fakes.switch import FakeSwitch
 
@@ -67,7 +66,4 @@ def known(
 
 
 def switch_with(of: Site, known: Known) -> FakeSwitch:
-    switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, compile(of, known)):
-        switch.change(change)
-    return switch
+    return FakeSwitch(PORTS).load(compile(of, known))

@@ -109,15 +109,8 @@ def counts(who: Actor, *addresses: str) -> str:
     return "with a witness" if who.serves and moves(who, True, *addresses) else "no"
 
 
-def counts_of_its_terminal(who: Actor) -> str:
-    return counts(who, WIFI, LTE)
-
-
-def counts_of_another(who: Actor) -> str:
-    return counts(who, PHONE)
-
-
-def beside_the_own_agent(who: Actor) -> FakeHost:
+def beside_the_own_agent(who: Actor) -> tuple[FakeHost, bool]:
+    """Return the agent after a move of the terminal, and whether it held a failover before."""
     one = scene()
     one.connection(RELAY_ADDRESS)
     if who.name != "client":
@@ -125,17 +118,17 @@ def beside_the_own_agent(who: Actor) -> FakeHost:
     host = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else (WIFI, LTE), one.world)
     one.join(host)
     one.downloads(3)
-    host.was_armed = bool(host.armed)  # type: ignore[attr-defined]
+    was_armed = bool(host.armed)
     one.switch_to("lte")
-    return host
+    return host, was_armed
 
 
 def is_ordered_to_move(who: Actor) -> str:
-    return "yes" if prefers(beside_the_own_agent(who)) else "no"
+    return "yes" if prefers(beside_the_own_agent(who)[0]) else "no"
 
 
 def holds_failover(who: Actor) -> str:
-    return "yes" if beside_the_own_agent(who).was_armed else "no"  # type: ignore[attr-defined]
+    return "yes" if beside_the_own_agent(who)[1] else "no"
 
 
 def makes_tunnels(who: Actor) -> str:
@@ -173,8 +166,8 @@ def is_a_relay(who: Actor) -> str:
 
 TRIED = {
     "say hello with a role that is not its certificate's": says_hello_as_another,
-    "have its reports of the terminal's connections count": counts_of_its_terminal,
-    "have its reports of another terminal's connections count": counts_of_another,
+    "have its reports of the terminal's connections count": lambda who: counts(who, WIFI, LTE),
+    "have its reports of another terminal's connections count": lambda who: counts(who, PHONE),
     "be ordered to move the terminal's connections where the terminal's own agent is connected": is_ordered_to_move,
     "hold the armed failover of the terminal where the terminal's own agent is connected": holds_failover,
     "make the tunnels of the site, with their keys": makes_tunnels,

@@ -218,29 +218,22 @@ def test_arp_from_an_unconfigured_mac_is_also_punted() -> None:
     assert [sent.port for sent in outcome.sent] == [LAN]
 
 
-def test_solicitation_for_the_gateway_is_answered_by_the_switch() -> None:
+@pytest.mark.parametrize("datapath", list(Datapath))
+def test_solicitation_for_the_gateway_is_answered_by_the_switch(datapath: Datapath) -> None:
+    """Where it cannot advertise, it solicits back, from which the asker learns too (RFC 4861, 7.2.3), and punts."""
     asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
-    site = replace(sites.paper_site(), datapath=Datapath.NETDEV)
-    (sent,) = switch_with(sites.known(site), site).send(asked, C1).sent
-    answer = sent.packet
-    assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 136, "fd00:110::2")
-    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, TERMINAL_MAC)
-    assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
-    assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
-    assert answer.icmpv6_nd_reserved == 0xE0000000
-
-
-def test_switch_that_cannot_advertise_solicits_back_and_punts() -> None:
-    """The asker also learns from a solicitation (RFC 4861, 7.2.3)."""
-    asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
-    outcome = ready().send(asked, C1)
+    site = replace(sites.paper_site(), datapath=datapath)
+    outcome = switch_with(sites.known(site), site).send(asked, C1)
     (sent,) = outcome.sent
     answer = sent.packet
-    assert outcome.punted == (asked,)
-    assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 135, "fd00:110::3")
-    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, TERMINAL_MAC)
-    assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
-    assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+    assert (sent.port, answer.eth_src, answer.eth_dst) == (C1, CLIENT_GATEWAY_MAC, TERMINAL_MAC)
+    assert (answer.ipv6_src, answer.ipv6_dst, answer.nw_ttl) == ("fd00:110::2", "fd00:110::3", 255)
+    options = (answer.icmpv6_type, answer.ipv6_nd_target, answer.ipv6_nd_tll, answer.ipv6_nd_sll)
+    if datapath is Datapath.NETDEV:
+        assert options == (136, "fd00:110::2", CLIENT_GATEWAY_MAC, None)
+        assert answer.icmpv6_nd_reserved == 0xE0000000
+    else:
+        assert options == (135, "fd00:110::3", None, CLIENT_GATEWAY_MAC) and outcome.punted == (asked,)
 
 
 def test_gateways_that_cannot_advertise_solicit_back_once() -> None:

@@ -215,13 +215,8 @@ def test_unicast_solicitation_is_left_to_the_app_on_the_kernel() -> None:
     switch = switch_of(site_of([1, 2], Datapath.SYSTEM))
     (back,) = ask(switch, "lan1", asks(1, address(2, 6))).sent
     assert back.packet.ipv6_dst == address(1, 6)
+    told = advertise(address(1, 6), address(2, 6), eth_src=mac(1), eth_dst="02:00:00:00:03:01")
+    assert not ask(switch, "lan1", told).sent, "the answer reaches no neighbour, which has not asked"
     alone = replace(asks(1, address(2, 6)), ipv6_dst=address(2, 6), eth_dst="02:00:00:00:03:01")
     outcome = ask(switch, "lan1", alone)
     assert not outcome.sent and outcome.punted == (alone,)
-
-
-def test_answer_to_a_solicited_reply_reaches_no_terminal() -> None:
-    """If the switch solicits in a neighbour's name, the answer goes to a neighbour that did not ask."""
-    switch = switch_of(site_of([1, 2], Datapath.SYSTEM))
-    told = advertise(address(1, 6), address(2, 6), eth_src=mac(1), eth_dst="02:00:00:00:03:01")
-    assert not ask(switch, "lan1", told).sent

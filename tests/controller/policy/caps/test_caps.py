@@ -66,6 +66,8 @@ def test_window_depends_on_the_round_trip_to_each_host() -> None:
     near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
     assert (near.most, far.most) == (6, ceil((share_segments(256_000, 1) + 1) / 2))
     assert cap.most_segments == near.most + far.most and cap.connections == 2
+    queued = AccessPointModel().passes({ME: [TcpStream(NEAR, 4000, 8000), TcpStream(FAR, 64_000)]}).caps[ME]
+    assert queued.ratio == 2.0, "that of the worst path"
     fast = AccessPointModel(replace(IDEAL, bandwidth_bps=10**12))
     assert only_window(fast.passes(equal(1, TcpStream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
 
@@ -270,6 +272,8 @@ def test_forgotten_minimum_round_trip_does_not_raise_caps(terminals: int, rtt_us
     standing_us = max(rtt_us, int(sum(cap.most_segments or 0 for cap in caps.values()) * SEGMENT_US / BANDWIDTH_BPS))
     forgot = air.passes(equal(terminals, TcpStream(rtt_us=standing_us)), reports=FORGOTTEN_REPORTS).caps
     assert [cap.windows for cap in forgot.values()] == [cap.windows for cap in caps.values()]
+    longer = air.passes(equal(terminals, TcpStream(rtt_us=256_000)), reports=FORGOTTEN_REPORTS).caps[ME]
+    assert only_window(longer).most == share_segments(256_000, terminals) + 1, "longer than any own queue"
 
 
 def test_segments_to_a_far_host_do_not_count_as_a_near_queue() -> None:
@@ -312,13 +316,6 @@ def test_cap_stays_after_a_move_to_an_equally_long_uplink(terminals: int) -> Non
     air.uplink_of = {address(number): "lte" for number in range(terminals)}
     after = air.passes(equal(terminals, TcpStream(rtt_us=4000, srtt_us=max(4000, standing_us))), reports=40).caps
     assert [cap.windows for cap in after.values()] == [cap.windows for cap in before.values()]
-
-
-def test_cap_follows_a_path_longer_than_any_own_queue() -> None:
-    air = AccessPointModel()
-    air.passes(equal(2, TcpStream(rtt_us=4000)))
-    longer = air.passes(equal(2, TcpStream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
-    assert only_window(longer).most == share_segments(64_000, 2) + 1
 
 
 def test_two_other_terminals_are_witnesses() -> None:

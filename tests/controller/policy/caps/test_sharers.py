@@ -149,13 +149,9 @@ def test_gateway_counts_a_joined_subflow_only_if_alone() -> None:
 # Round trips
 
 
-def shortest_rtt_us(sharer: Sharer) -> int | None:
-    return sharer.min_rtt_us(PAIR)
-
-
 def test_idle_connection_is_ignored_for_the_round_trip() -> None:
     idle = flow(10**6, 1, 1_000)
-    assert shortest_rtt_us(sharer_after([idle], [idle, flow(1000, 2, 4000)])) == 4000
+    assert sharer_after([idle], [idle, flow(1000, 2, 4000)]).min_rtt_us(PAIR) == 4000
 
 
 def test_shortest_round_trip_is_remembered_for_a_while() -> None:
@@ -164,8 +160,8 @@ def test_shortest_round_trip_is_remembered_for_a_while() -> None:
     while now < 100.0 + 3 * REMEMBERED_S + 2:
         now, sent = now + PERIOD_S, sent + 5000
         sharer = after_report(sharer, PHONE, {PHONE}, [flow(sent, rtt_us=9000)], now)
-        until = now if shortest_rtt_us(sharer) == 1000 else until
-    assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and shortest_rtt_us(sharer) == 9000
+        until = now if sharer.min_rtt_us(PAIR) == 1000 else until
+    assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and sharer.min_rtt_us(PAIR) == 9000
 
 
 # Impossible values

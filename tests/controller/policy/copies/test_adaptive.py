@@ -105,15 +105,6 @@ def test_late_packets_begin_copies() -> None:
     assert made[0].copies and "0.0% of 18 packets lost, 50.0% late" in made[0].reason
 
 
-def test_probes_at_one_a_second_begin_copies() -> None:
-    """A metered uplink is probed once a second, so a second never loses three packets."""
-    chance = Random(3)
-    for loss, within_s in ((0.5, 10.0), (0.08, 120.0)):
-        once_a_second = [replace(probed(1, drawn(chance, loss, 1)), lasted_s=1.0) for _ in range(600)]
-        _, made = after(ONE_PATH, *once_a_second, every_s=1.0)
-        assert made and made[0].copies and made[0].at - START <= within_s
-
-
 def test_probes_at_fifty_a_second_need_two_lossy_reports() -> None:
     """Probes fill no queue, unlike the first packets of a sender. A burst of 0.1 s falls into one report."""
     assert begun_and_ended(after(ONE_PATH, *for_s(1, probed(12, 2)))[1]) == [(True, 0.5)]
@@ -302,15 +293,6 @@ OTHERWISE = ("wifi", "lte", "dead")
 LASTS = st.tuples(st.sampled_from(USUAL) | PIECES | st.sampled_from(OTHERWISE), st.integers(1, 120))
 
 
-def follow(watch: Watch, what: Evidence | str, now: float) -> tuple[Watch, CopyDecision | None]:
-    if isinstance(what, Evidence):
-        watch = after_evidence(watch, what, now)
-    else:
-        watch = adaptive.dead(watch, "so they say", now) if what == "dead" else moved(watch, what, now)
-    decision = decide("phone", watch, now)
-    return (decided(watch, decision) if decision else watch), decision
-
-
 @given(st.lists(LASTS, max_size=12), st.sampled_from([0.05, PERIOD_S, 1.0, 2.9]))
 def test_copies_last_long_enough_and_never_overlap(series: list[tuple[Evidence | str, int]], every_s: float) -> None:
     """Each piece of evidence is repeated the given number of times."""
@@ -318,8 +300,13 @@ def test_copies_last_long_enough_and_never_overlap(series: list[tuple[Evidence |
     for what, times in series:
         for _ in range(times):
             now += every_s
-            watch, decision = follow(watch, what, now)
+            if isinstance(what, Evidence):
+                watch = after_evidence(watch, what, now)
+            else:
+                watch = adaptive.dead(watch, "so they say", now) if what == "dead" else moved(watch, what, now)
+            decision = decide("phone", watch, now)
             if decision is not None:
+                watch = decided(watch, decision)
                 made.append(decision)
                 assert decide("phone", watch, now) is None, "a second change at the same time"
     assert [each.copies for each in made] == [bool(number % 2) for number in range(len(made))]
