@@ -25,15 +25,16 @@ from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import ROOT, shell
 
 Files = Callable[..., str]
+Captured = pytest.CaptureFixture[str]
 
 
-def bridge(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def bridge(capsys: Captured, *words: str) -> tuple[int, str, str]:
     code = main(["bridge", *words])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def done(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def done(capsys: Captured, *words: str) -> str:
     code, out, err = bridge(capsys, *words)
     assert code == 0, err
     return out
@@ -57,7 +58,7 @@ def listing() -> str:
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_bridge_applies_the_configuration(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bridge_applies_the_configuration(gateway_file: Files, capsys: Captured) -> None:
     done(capsys, gateway_file())
     made = home()
     assert (made.datapath, made.dpid, made.fail_mode) == ("netdev", "00000000000000a1", "secure")
@@ -71,7 +72,7 @@ def test_bridge_applies_the_configuration(gateway_file: Files, capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
     before = listing()
@@ -81,7 +82,7 @@ def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: p
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_dry_run_prints_commands_that_do_the_work(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_commands_that_do_the_work(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     commands = done(capsys, file, "--dry-run")
     assert not ovs.read().bridges
@@ -91,7 +92,7 @@ def test_dry_run_prints_commands_that_do_the_work(gateway_file: Files, capsys: p
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_bridge_repairs_only_changed_settings(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bridge_repairs_only_changed_settings(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file()
     done(capsys, file)
     before = listing()
@@ -108,7 +109,7 @@ def test_bridge_repairs_only_changed_settings(gateway_file: Files, capsys: pytes
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_ports_keep_their_numbers(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ports_keep_their_numbers(gateway_file: Files, capsys: Captured) -> None:
     shell("ip link add x0 type veth peer name x1")
     shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
     shell("ovs-vsctl add-port br-home x0 -- add-port br-home c0 -- set Interface c0 ofport_request=7")
@@ -125,7 +126,7 @@ def test_ports_keep_their_numbers(gateway_file: Files, capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_offloads_are_off_on_userspace_ports(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offloads_are_off_on_userspace_ports(gateway_file: Files, capsys: Captured) -> None:
     before = {name: set(links.offloads(name).on) for name in ("w0", "l0", "c0")}
     assert {"tso", "gso", "tx"} <= before["w0"]
     file = gateway_file()
@@ -136,7 +137,7 @@ def test_offloads_are_off_on_userspace_ports(gateway_file: Files, capsys: pytest
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_kernel_ports_keep_offloads_and_send_buffers(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernel_ports_keep_offloads_and_send_buffers(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file()
     Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
     commands = done(capsys, file, "--dry-run")
@@ -146,9 +147,7 @@ def test_kernel_ports_keep_offloads_and_send_buffers(gateway_file: Files, capsys
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_missing_interface_is_named_and_used_when_it_appears(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_interface_is_named_and_used_when_it_appears(gateway_file: Files, capsys: Captured) -> None:
     shell("ip link delete w0")
     file = gateway_file()
     for _ in range(2):
@@ -166,7 +165,7 @@ def test_a_missing_interface_is_named_and_used_when_it_appears(
 
 @pytest.mark.usefixtures("ovs", "ports")
 def test_bridge_fails_until_ovs_has_the_datapath(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    gateway_file: Files, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The type goes into the database and has no effect, like on a kernel without the datapath."""
     file = gateway_file()
@@ -190,7 +189,7 @@ def test_bridge_fails_until_ovs_has_the_datapath(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_remove_undoes_bridge_and_nothing_else(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_undoes_bridge_and_nothing_else(gateway_file: Files, capsys: Captured) -> None:
     shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev")
     before = listing()
     file = gateway_file(tls=True)
@@ -202,7 +201,7 @@ def test_remove_undoes_bridge_and_nothing_else(gateway_file: Files, capsys: pyte
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys: Captured) -> None:
     shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
     done(capsys, gateway_file())
     code, _, err = bridge(capsys, gateway_file(), "--remove")
@@ -227,7 +226,7 @@ def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys:
     ],
 )
 def test_bridge_refuses_to_cut_off_others_without_force(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], before: str, named: str
+    gateway_file: Files, capsys: Captured, before: str, named: str
 ) -> None:
     shell(before)
     file = gateway_file(tls=True)
@@ -242,7 +241,7 @@ def test_bridge_refuses_to_cut_off_others_without_force(
 
 @pytest.mark.usefixtures("ovs", "ports")
 def test_an_ssh_session_is_recognised_under_sudo(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    gateway_file: Files, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell("ip address add 198.51.100.7/24 dev w0 && ip link set w0 up")
     monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 40000 198.51.100.7 22")
@@ -259,14 +258,14 @@ def test_an_ssh_session_is_recognised_under_sudo(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_a_port_of_another_bridge_is_never_taken(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_of_another_bridge_is_never_taken(gateway_file: Files, capsys: Captured) -> None:
     shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev -- add-port br-other w0")
     code, _, err = bridge(capsys, gateway_file(), "--force")
     assert code == 1 and "ovs-vsctl del-port br-other w0" in err
 
 
 def test_no_open_vswitch_is_one_sentence(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    gateway_file: Files, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
     code, _, err = bridge(capsys, gateway_file())
@@ -276,7 +275,7 @@ def test_no_open_vswitch_is_one_sentence(
 
 @pytest.mark.usefixtures("ports")
 def test_a_dead_vswitchd_is_one_sentence(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, monkeypatch: pytest.MonkeyPatch
+    gateway_file: Files, capsys: Captured, ovs: PrivateOvs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.host.OVS_ANSWERS_WITHIN_S", 3)
     shell("ovs-appctl -t ovs-vswitchd exit && while test -e $OVS_RUNDIR/ovs-vswitchd.pid; do sleep 0.05; done")
@@ -285,16 +284,14 @@ def test_a_dead_vswitchd_is_one_sentence(
     assert "ovs-vswitchd did not answer" in err
 
 
-def test_a_bad_file_or_site_is_one_sentence(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_or_site_is_one_sentence(gateway_file: Files, capsys: Captured) -> None:
     for words in ((gateway_file(), "--site", "far"), ("/nowhere/gateway.yaml",)):
         code, _, err = bridge(capsys, *words)
         assert (code, len(err.splitlines())) == (1, 1)
 
 
-@pytest.mark.usefixtures("ports")
-def test_keys_are_private_and_never_overwritten(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
-) -> None:
+@pytest.mark.usefixtures("ovs", "ports")
+def test_keys_are_private_and_never_overwritten(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
     folder = Path(file).with_name("tls")
@@ -330,9 +327,9 @@ def test_keys_are_private_and_never_overwritten(
         (["ca-signing.key", "switch-a1.pem", "switch-a1.key"], "copy switch-a1.pem and switch-a1.key here"),
     ],
 )
-@pytest.mark.usefixtures("ports")
+@pytest.mark.usefixtures("ovs", "ports")
 def test_an_incomplete_set_of_certificates_is_refused(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, gone: list[str], named: str
+    gateway_file: Files, capsys: Captured, gone: list[str], named: str
 ) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
@@ -343,7 +340,7 @@ def test_an_incomplete_set_of_certificates_is_refused(
 
 
 @pytest.mark.usefixtures("ports", "ovs")
-def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: Captured) -> None:
     """A person copies the certificates of other hosts there. One Open vSwitch has one for all its bridges."""
     file = Path(gateway_file(tls=True))
     written = yaml.safe_load(file.read_text())
@@ -369,10 +366,8 @@ def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: pytes
     assert "nothing to change" in done(capsys, str(file), "--site", "home")
 
 
-@pytest.mark.usefixtures("ports")
-def test_a_switch_key_cannot_impersonate_the_controller(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
-) -> None:
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_switch_key_cannot_impersonate_the_controller(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
     config = load(file)
@@ -410,7 +405,7 @@ def test_a_bridge_reconnects_to_a_returning_controller(gateway_file: Files, with
 
 @pytest.mark.usefixtures("ports")
 def test_bridge_uses_only_the_ovs_of_ovs_rundir(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, tmp_path: Path
+    gateway_file: Files, capsys: Captured, ovs: PrivateOvs, tmp_path: Path
 ) -> None:
     with PrivateOvs(tmp_path / "second"):
         done(capsys, gateway_file())
@@ -419,35 +414,21 @@ def test_bridge_uses_only_the_ovs_of_ovs_rundir(
     assert shell("ovs-vsctl list-br").split() == []
 
 
+@pytest.mark.parametrize("over", ["tls", "socket"])
 @pytest.mark.usefixtures("ovs", "ports")
-def test_the_controller_accepts_the_prepared_bridge_over_tls(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = gateway_file(tls=True)
-    text = Path(file).read_text().replace("controller:\n", f"controller:\n  state: {tmp_path}/state.json\n")
-    Path(file).write_text(text)
-    done(capsys, file)
-    with subprocess.Popen([ROOT / "bicast", "run", file], stderr=subprocess.PIPE) as controller:
-        try:
-            shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=true")
-            assert main(["doctor", file]) == 0
-        finally:
-            controller.terminate()
-    told = capsys.readouterr().out
-    assert "br-home connection: connected" in told
-    assert "OpenFlow port 127.0.0.1:6653: in use by process" in told
-
-
-@pytest.mark.usefixtures("ovs", "ports")
-def test_a_bridge_reconnects_over_a_unix_socket_after_a_kill(
-    gateway_file: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_a_prepared_bridge_connects_and_reconnects_after_a_kill(
+    gateway_file: Files, capsys: Captured, tmp_path: Path, over: str
 ) -> None:
     path = tmp_path / "run" / "openflow.sock"
-    file = gateway_file(local=path)
+    file = gateway_file(tls=True) if over == "tls" else gateway_file(local=path)
     text = Path(file).read_text().replace("controller:\n", f"controller:\n  state: {tmp_path}/state.json\n")
     Path(file).write_text(text)
     done(capsys, file)
-    assert [each.target for each in home().controllers] == ["unix:bicast.sock"]
+    target, place = {
+        "tls": ("ssl:127.0.0.1:6653", "OpenFlow port 127.0.0.1:6653"),
+        "socket": ("unix:bicast.sock", f"OpenFlow socket {path}"),
+    }[over]
+    assert [each.target for each in home().controllers] == [target]
     assert "nothing to change" in done(capsys, file)
     for end in (subprocess.Popen.kill, subprocess.Popen.terminate):
         with subprocess.Popen([ROOT / "bicast", "run", file], stderr=subprocess.DEVNULL) as controller:
@@ -457,7 +438,7 @@ def test_a_bridge_reconnects_over_a_unix_socket_after_a_kill(
             finally:
                 end(controller)
         told = capsys.readouterr().out
-        assert f"OpenFlow socket {path}: in use by process" in told
+        assert f"{place}: in use by process" in told
         assert "br-home connection: connected" in told
         shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=false")
     assert not path.exists()

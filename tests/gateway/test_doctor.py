@@ -24,6 +24,7 @@ from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import shell
 
 Files = Callable[..., str]
+Captured = pytest.CaptureFixture[str]
 
 SYSCTL_DEFECTS = {
     "rp_filter all": "net.ipv4.conf.all.rp_filter=1",
@@ -75,7 +76,7 @@ def prepared(ovs: PrivateOvs, ports: None, gateway_file: Files) -> str:
     return file
 
 
-def test_a_prepared_gateway_has_nothing_bad(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prepared_gateway_has_nothing_bad(prepared: str, capsys: Captured) -> None:
     """The controller does not run, and the clock may be unsynchronized: both are warnings."""
     not_ok = {name for name, finding in findings(scene_of(prepared)).items() if finding.state is not State.OK}
     assert not_ok <= {"br-home connection", "clock"}
@@ -96,7 +97,7 @@ def test_each_suggested_fix_works(prepared: str, name: str, monkeypatch: pytest.
     assert name not in after or after[name].state is State.OK
 
 
-def test_a_defect_is_exit_code_1_and_listed_in_json(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_is_exit_code_1_and_listed_in_json(prepared: str, capsys: Captured) -> None:
     shell("ovs-vsctl set-fail-mode br-home standalone")
     capsys.readouterr()
     assert main(["doctor", prepared, "--json"]) == 1

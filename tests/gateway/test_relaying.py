@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,32 +17,22 @@ from gateway.finding import Finding, State
 from gateway.scene import CheckContext
 from tests.gateway.conftest import shell
 
-GATEWAY = """\
-controller:
-  agents: {{directory: {place}/agents}}
-sites:
-  home:
-    dpid: "00000000000000a1"
-    datapath: netdev
-    uplinks:
-      wifi: {{port: w0, addresses: [10.99.1.2/30], next_hops: [{{address: 10.99.1.1}}]}}
-      lte: {{port: l0, addresses: [10.99.2.2/30], next_hops: [{{address: 10.99.2.1}}]}}
-    subnets:
-      inside: {{gateways: [192.168.110.1/24]}}
+RELAYING = """\
     relaying:
       port: rl-home
       uplinks:
-        wifi: {{port: rl-wifi, gateways: [10.97.1.1/24]}}
-        lte: {{port: rl-lte, gateways: [10.97.2.1/24]}}
-    terminals:
-      phone: {{relayed: true, addresses: [{{address: 192.168.110.3, port: c0}}]}}
+        wifi: {port: rl-wifi, gateways: [10.97.1.1/24]}
+        lte: {port: rl-lte, gateways: [10.97.2.1/24]}
 """
 
 
 @pytest.mark.usefixtures("ovs", "ports")
-def test_bridge_awaits_the_relaying_ports_of_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(GATEWAY.format(place=tmp_path))
+def test_bridge_awaits_the_relaying_ports_of_the_agent(
+    gateway_file: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(gateway_file())
+    text = file.read_text().replace("controller:\n", f"controller:\n  agents: {{directory: {tmp_path}/agents}}\n")
+    file.write_text(text.replace("phone: {", "phone: {relayed: true, ") + RELAYING)
     told = [prepared(file, capsys) for _ in range(2)]
     for name in ("rl-home", "rl-wifi", "rl-lte"):
         assert f"awaited  {name}: the site's agent creates it" in told[1]

@@ -20,6 +20,7 @@ from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import shell
 
 Files = Callable[..., str]
+Captured = pytest.CaptureFixture[str]
 FRAMES = 200
 FRAME_BYTES = 1500
 # Frames wait at w0. The default buffer has room for some ninety of them.
@@ -76,9 +77,7 @@ def received(receiver: socket.socket, within_s: float) -> set[bytes]:
 
 
 @pytest.mark.usefixtures("ports")
-def test_bridge_widens_buffers_again_after_ovs_restarts(
-    ovs: PrivateOvs, gateway_file: Files, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bridge_widens_buffers_again_after_ovs_restarts(ovs: PrivateOvs, gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file()
     assert main(["bridge", file]) == 0
     assert sending.room() == sending.ROOM_BYTES

@@ -20,6 +20,7 @@ from gateway.finding import Finding, State
 from gateway.scene import CheckContext
 from tests.gateway.conftest import shell
 
+Captured = pytest.CaptureFixture[str]
 GATEWAY = """\
 controller:
   agents: {{directory: {place}/agents}}
@@ -82,7 +83,7 @@ def host(ports: None) -> None:
     shell("sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.w0.rp_filter=0 net.ipv4.conf.l0.rp_filter=0")
 
 
-def prepare(file: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def prepare(file: str, capsys: Captured, *words: str) -> str:
     assert main(["bridge", file, "--site", "home", *words]) == 0, capsys.readouterr().err
     return capsys.readouterr().out
 
@@ -100,7 +101,7 @@ def make(name: str) -> None:
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: Captured) -> None:
     for _ in range(2):
         told = prepare(file, capsys)
         assert "awaited  tn-w: the site's agent creates it (bicast-agent run --role gateway)" in told
@@ -116,7 +117,7 @@ def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: Captured) -> None:
     before = {name: set(links.offloads(name).on) for name in ("w0", "l0")}
     assert all("gro" in on for on in before.values())
     prepare(file, capsys)
@@ -132,7 +133,7 @@ def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_a_recreated_port_is_reopened(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recreated_port_is_reopened(file: str, capsys: Captured) -> None:
     """Open vSwitch alone keeps the socket of the deleted device."""
     prepare(file, capsys)
     shell("ip link del c0 && ip link add c0 type veth peer name c0-far && ip link set c0-far up && ip link set c0 up")
@@ -158,7 +159,7 @@ def receives_from_c0() -> bool:
 
 @pytest.mark.parametrize("name", DEFECTS)
 @pytest.mark.usefixtures("ovs", "host")
-def test_each_suggested_fix_works(file: str, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_each_suggested_fix_works(file: str, capsys: Captured, name: str) -> None:
     prepare(file, capsys)
     checks = (switch.prepared,) if name == "w0 merging" else ()
     shell(DEFECTS[name])
@@ -193,7 +194,7 @@ def test_a_tunnel_without_a_device_gets_a_suggestion(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ovs", "host")
-def test_own_tunnels_are_not_reported_as_foreign(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_tunnels_are_not_reported_as_foreign(file: str, capsys: Captured) -> None:
     """The file has both ends of a tunnel, made by agents in two namespaces, and an agent may move devices elsewhere."""
     prepare(file, capsys)
     make("tn-w")
