@@ -36,8 +36,7 @@ def test_status_warns_of_unenforced_caps_and_invalid_reports(api: str, fake_core
     warnings = [line for line in printed("status").splitlines() if line.startswith("! home: access point air: ")]
     assert [line.removeprefix("! home: access point air: ") for line in warnings] == [
         "caps are not enforced at the port gw-c2: there is no network device gw-c2 here",
-        "no agent enforces the cap of tablet: no agent speaks for it, and the gateway's agent home cannot: the "
-        "kernel does "
-        "not take the program",
+        "no agent enforces the cap of tablet: no agent speaks for it, and the gateway's agent home cannot: the kernel "
+        "does not take the program",
         "reports about tablet are implausible and ignored, 3 times so far: a round trip of 0",
     ]
