@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,15 +45,16 @@ def free_ports(count: int) -> list[int]:
 
 
 class AgentHost:
+    """A controller, and the agent of `phone`."""
+
     def __init__(self, directory: Path, python: str) -> None:
-        self.directory, self.python = directory, python
+        self.directory = directory
         ports = free_ports(4)
         (directory / "gateway.yaml").write_text(SITE.format(*ports))
         self.api = f"127.0.0.1:{ports[1]}"
-        self.client = Client(f"http://{self.api}")
         self.running: list[subprocess.Popen[bytes]] = []
-        self.controller = self._begin("controller", self.python, "-m", "controller", "gateway.yaml")
-        self.until(lambda: self.log("controller").count("listening for agents") > 0)
+        self.controller = self._begin("controller", python, "-m", "controller", "gateway.yaml")
+        self.until(lambda: "listening for agents" in self.log("controller"))
 
     def _begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("wb") as log:
@@ -67,71 +67,67 @@ class AgentHost:
         done = subprocess.run([TREE / "bicast", *words], env=environment, capture_output=True, text=True, check=True)
         return done.stdout
 
-    def enrol(self, name: str) -> str:
+    def enrol(self) -> str:
         """Return the command that `enroll` prints for the agent's host."""
-        (line,) = [each for each in self.bicast("enroll", name).splitlines() if "bicast-agent join" in each]
-        return f"{line} --directory {name}"
+        (line,) = [each for each in self.bicast("enroll", "phone").splitlines() if "bicast-agent join" in each]
+        return f"{line} --directory phone"
 
     def join(self, line: str) -> subprocess.CompletedProcess[str]:
         """Run the line as printed. The agent need not be installed."""
         return subprocess.run(["sh", "-c", line], cwd=self.directory, capture_output=True, text=True)
 
-    def run_agent(self, name: str) -> subprocess.Popen[bytes]:
-        return self._begin(name, str(TREE / "build/bicast-agent"), "run", "--directory", name)
+    def served(self) -> subprocess.Popen[bytes]:
+        """Run the agent until its report has arrived."""
+        agent = self._begin("phone", str(TREE / "build/bicast-agent"), "run", "--directory", "phone")
+        self.until(self.reports)
+        return agent
+
+    def reports(self) -> bool:
+        agents = Client(f"http://{self.api}").get("status")["agents"]
+        return any(one["name"] == "phone" and one["reports"] and one["state"] == "here" for one in agents)
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()
 
-    def served(self, name: str) -> dict[str, Any] | None:
-        """Return the agent once its report has arrived."""
-        agents = self.client.get("status")["agents"]
-        return next((one for one in agents if one["name"] == name and one["reports"] and one["state"] == "here"), None)
-
-    def until(self, so: Callable[[], object]) -> None:
+    def until(self, so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not so():
             assert time.monotonic() < deadline, {each.name: each.read_text() for each in self.directory.glob("*.log")}
             time.sleep(0.05)
-
-    def stop(self) -> None:
-        for each in self.running:
-            each.kill()
-            each.wait()
 
 
 @pytest.fixture(params=FRAMEWORKS)
 def agent_host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentHost]:
     agent_host = AgentHost(tmp_path, PYTHONS[request.param])
     yield agent_host
-    agent_host.stop()
+    for each in agent_host.running:
+        each.kill()
+        each.wait()
 
 
 def test_agent_joins_is_revoked_and_joins_again(agent_host: AgentHost) -> None:
-    line = agent_host.enrol("phone")
+    line = agent_host.enrol()
     joined = agent_host.join(line)
     assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
     replayed = agent_host.join(line)
     assert replayed.returncode == 1 and "was already used" in replayed.stderr
-    agent = agent_host.run_agent("phone")
-    agent_host.until(lambda: agent_host.served("phone"))
+    agent = agent_host.served()
     assert "127.0.0.1:" in agent_host.bicast("agents")
 
     assert "phone is revoked; its stream, from 127.0.0.1:" in agent_host.bicast("revoke", "phone")
     agent_host.until(lambda: "the certificate of phone was revoked (PermissionDenied)" in agent_host.log("phone"))
     assert agent.poll() is None, "it is disconnected, but keeps running"
-    agent_host.until(lambda: agent_host.served("phone") is None)
+    agent_host.until(lambda: not agent_host.reports())
     agent.terminate()
     agent.wait()
 
-    assert agent_host.join(agent_host.enrol("phone")).returncode == 0
-    agent_host.run_agent("phone")
-    agent_host.until(lambda: agent_host.served("phone"))
+    assert agent_host.join(agent_host.enrol()).returncode == 0
+    agent_host.served()
 
 
 def test_agent_stops_even_if_the_controller_is_frozen(agent_host: AgentHost) -> None:
-    assert agent_host.join(agent_host.enrol("phone")).returncode == 0
-    phone = agent_host.run_agent("phone")
-    agent_host.until(lambda: agent_host.served("phone"))
+    assert agent_host.join(agent_host.enrol()).returncode == 0
+    phone = agent_host.served()
     agent_host.controller.send_signal(signal.SIGSTOP)
     phone.terminate()
     assert phone.wait(PATIENCE_S) == 0

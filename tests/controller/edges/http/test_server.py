@@ -85,18 +85,16 @@ def _servers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "api"}
 
 
+def begin(words: list[str], environment: dict[str, str], *handed_in: int) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, pass_fds=handed_in, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
 def _child(handed_in: int, **environment: str) -> subprocess.Popen[str]:
     """Start a process that serves the socket on its file descriptor 3."""
     script = 'exec 3<&"$1" && exec "$2" -c "$3"'
-    return subprocess.Popen(
-        ["bash", "-c", script, "child", str(handed_in), sys.executable, CHILD],
-        pass_fds=[handed_in],
-        env={**os.environ, **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ["bash", "-c", script, "child", str(handed_in), sys.executable, CHILD]
+    return begin(words, {**os.environ, **environment}, handed_in)
 
 
 def test_inherited_socket_is_served() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -20,7 +18,8 @@ from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
 from controller.model.settings import Endpoint
 from tests.controller.edges.http.fake_core import BEARER, HEAD, SETTINGS, START, TOKEN, FakeCore
-from tests.controller.edges.http.test_server import CHILD
+from tests.controller.edges.http.test_server import CHILD, begin
+from tests.controller.edges.openflow.switches import until
 
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X-Slow: "
 HALF_A_BODY = (
@@ -99,11 +98,7 @@ def test_answer_that_is_not_read_times_out(
         asking.sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
         with suppress(ConnectionResetError):
             asking.recv(1)
-        present = impatient._server.server_state.connections
-        deadline = time.monotonic() + 60
-        while present and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not present
+        until(lambda: not impatient._server.server_state.connections, "it is closed")
         assert len(_until_closed(asking)) < LARGE
 
 
@@ -138,14 +133,8 @@ def test_next_request_of_a_client_restarts_its_timeout(impatient: Serving, monke
 
 def test_hundreds_of_half_requests_do_not_block_other_clients() -> None:
     script = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))\n{CHILD}"
-    child = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env={name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")}
+    child = begin([sys.executable, "-c", script], environment)
     assert child.stdout is not None
     host, _, port = child.stdout.readline().strip().rpartition(":")
     with ExitStack() as attack:
@@ -153,10 +142,8 @@ def test_hundreds_of_half_requests_do_not_block_other_clients() -> None:
             half = attack.enter_context(_connected(Endpoint(host, int(port))))
             half.sendall(HALF_A_HEAD)
         for _ in range(10):
-            assert (
-                httpx.get(f"http://{host}:{port}/healthz", headers=BEARER, trust_env=False, timeout=60).status_code
-                == 200
-            )
+            answer = httpx.get(f"http://{host}:{port}/healthz", headers=BEARER, trust_env=False, timeout=60)
+            assert answer.status_code == 200
         _, complaints = child.communicate("", timeout=30)
     assert child.returncode == 0
     assert complaints.count("\n") == 1 and f"limit of {DESCRIPTORS // 4} connections" in complaints

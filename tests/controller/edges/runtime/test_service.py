@@ -47,22 +47,22 @@ def service_at(
     return service.Service("gateway.yaml", config, Store(str(directory / "state.json")), perform)
 
 
+def instead(monkeypatch: pytest.MonkeyPatch, method: str, act: Callable[..., object]) -> None:
+    """Let the core do this in place of one of its methods, and want nothing."""
+
+    def acts(_core: Core, *given: object) -> Iterator[Effect]:
+        act(*given)
+        return iter(())
+
+    monkeypatch.setattr(Core, method, acts)
+
+
 def test_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = threading.Semaphore(0)
-
-    def tick(_core: Core, _now: float) -> Iterator[Effect]:
-        ticks.release()
-        return iter(())
-
     monkeypatch.setattr(service, "TICK_S", 0.01)
-    monkeypatch.setattr(Core, "tick", tick)
+    instead(monkeypatch, "tick", lambda _now: ticks.release())
     core = service_at(tmp_path)
-
-    def flood(_core: Core, event: SwitchClosed, _now: float) -> Iterator[Effect]:
-        core.post(event)  # another event is always waiting
-        return iter(())
-
-    monkeypatch.setattr(Core, "handle", flood)
+    instead(monkeypatch, "handle", lambda event, _now: core.post(event))  # another event is always waiting
     core.post(SwitchClosed(1))
     core.start()
     for _ in range(3):
@@ -76,12 +76,7 @@ class PausedService:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.heard: list[SwitchEvent | Mode] = []
         self._go_on = threading.Event()
-
-        def handle(_core: Core, event: SwitchEvent, _now: float) -> Iterator[Effect]:
-            self.heard.append(event)
-            return iter(())
-
-        monkeypatch.setattr(Core, "handle", handle)
+        instead(monkeypatch, "handle", lambda event, _now: self.heard.append(event))
         self.service = service_at(path)
         self.service.start()
         began = threading.Event()
@@ -121,13 +116,8 @@ def test_port_event_and_override_do_not_wait_behind_a_flood(tmp_path: Path, monk
         return OverrideResult((), False, 0), []
 
     rested: list[int] = []
-
-    def rest(_core: Core, _now: float) -> Iterator[Effect]:
-        rested.append(len(held.heard))
-        return iter(())
-
     monkeypatch.setattr(overrides, "mode", wished)
-    monkeypatch.setattr(Core, "rest", rest)
+    instead(monkeypatch, "rest", lambda _now: rested.append(len(held.heard)))
     wish = threading.Thread(target=held.service.set_mode, args=("client", Mode.OFF))
     wish.start()
     while len(held.service._inbox._pressing) < 3:
