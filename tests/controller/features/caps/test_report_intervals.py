@@ -9,29 +9,20 @@ import pytest
 
 from controller.policy.paths.health import UplinkHealth
 from controller.protocol.orders import ReportEvery
-from controller.protocol.reports import PathManager, Role
 from tests.controller import sites
-from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario
-from tests.fakes.host import FakeConnection, FakeHost, FakeSubflow
-
-SERVER = "203.0.113.5"
-
-
-def written(rule: str) -> dict[str, Any]:
-    document = sites.document()
-    document["sites"]["home"]["access_points"]["air"]["rule"] = rule
-    return document
+from tests.controller.features.steering.test_manager import SteeringScenario
 
 
 class UploadingClient(SteeringScenario):
     """The client sends, and reports at the ordered interval."""
 
     def __init__(self, rule: str) -> None:
-        super().__init__(written=written(rule))
-        self.host = FakeHost("client", Role.TERMINAL, (WIFI, LTE, WIFI6), self.world, PathManager.KERNEL)
-        self.join(self.host)
+        written = sites.document()
+        written["sites"]["home"]["access_points"]["air"]["rule"] = rule
+        super().__init__(written=written)
+        self.host = self.client()
         self.drain()
-        self.world.append(FakeConnection(SERVER, [FakeSubflow(WIFI), FakeSubflow(LTE)]))
+        self.connection()
         self._reported_at = self.now
 
     def goes_on(self, seconds: float, loss: float = 0.0, dead: bool = False) -> list[tuple[float, str, UplinkHealth]]:

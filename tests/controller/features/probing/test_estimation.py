@@ -65,10 +65,6 @@ def test_path_mtu_is_found_if_only_long_packets_are_lost() -> None:
     assert estimate_of(*packets(FakePath())).mtu_bytes is None
 
 
-def fused_rate(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> FusedRate | Unknown:
-    return page_after(page, at, one_packet, trains).figure(None, at)
-
-
 def page_after(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> PathEstimate:
     order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "udp", False, ()), None, None, at)
     return written(page, Estimated(order, rate_of(one_packet), rate_of(trains), None))
@@ -78,19 +74,24 @@ def rate_of(bps: float | None) -> Rate | Unknown:
     return Rate(bps, bps * 0.99, bps * 1.01) if bps else Unknown("too few")
 
 
-def test_single_packets_follow_the_last_trains_when_those_fail() -> None:
-    several = page_after(PathEstimate(), 50.0, 5e6, 10e6)
-    found = fused_rate(several, 700.0, 5e6, None)
-    assert isinstance(found, FusedRate) and (found.bps, found.methods) == (10e6, (Method.TRAINS,))
-    slower = fused_rate(page_after(PathEstimate(), 50.0, 10e6, 10e6), 700.0, 5e6, None)
-    assert isinstance(slower, FusedRate) and (slower.bps, slower.methods) == (5e6, (Method.ONE_PACKET,))
-
-
-def test_faster_trains_replace_an_older_wire_rate() -> None:
-    found = fused_rate(page_after(PathEstimate(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
-    assert isinstance(found, FusedRate) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
-    shaped = fused_rate(page_after(PathEstimate(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
-    assert isinstance(shaped, FusedRate) and shaped.bps == 5e6, "the wire's rate says nothing about its shaper"
+@pytest.mark.parametrize(
+    ("earlier", "later", "bps", "methods"),
+    [
+        ((5e6, 10e6), (5e6, None), 10e6, (Method.TRAINS,)),
+        ((10e6, 10e6), (5e6, None), 5e6, (Method.ONE_PACKET,)),
+        ((5e6, 5e6), (None, 20e6), 20e6, (Method.TRAINS,)),
+        ((20e6, 5e6), (20e6, None), 5e6, (Method.TRAINS,)),
+    ],
+    ids=["the last trains count", "a slower wire", "faster trains", "the wire's rate says nothing about its shaper"],
+)
+def test_rate_of_single_packets_follows_the_last_trains(
+    earlier: tuple[float, float],
+    later: tuple[float | None, float | None],
+    bps: float,
+    methods: tuple[Method, ...],
+) -> None:
+    found = page_after(page_after(PathEstimate(), 50.0, *earlier), 700.0, *later).figure(None, 700.0)
+    assert isinstance(found, FusedRate) and (found.bps, found.methods) == (bps, methods)
 
 
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])

@@ -58,27 +58,21 @@ class CallScenario(SteeringScenario):
             if name in self.forwards:
                 self.tell(EchoAnswered(echo.session, echo.out_port, echo.target, echo.number))
 
-    def goes_on(self, seconds: int) -> None:
-        for _ in range(seconds):
-            for _ in range(50):
-                self.fakes[1].send(udp(WIFI, RELAY_ADDRESS, eth_dst=GATEWAY_MAC), PORTS["c1"].number)
-            self.pass_time(1.0)
-            self.drain()
-            self._answers()
-
 
 @pytest.mark.parametrize("mode", ["single", "bicast", "auto"])
 def test_silent_uplink_is_left_within_7_s_and_used_again_when_it_recovers(mode: str) -> None:
     scene = CallScenario(mode)
-    scene.goes_on(5)
+    scene.talks(5)
     assert scene.active == "wifi"
     scene.brings.remove("wifi0")
-    scene.goes_on(7)
+    scene.forwards.remove("wifi0")
+    scene.talks(7)
     assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
     reason = course(scene.core, "client", scene.now, 0.0).uplinks[0].reason
     assert "no packets return over it" in reason and "packets left over it" in reason
     scene.brings.add("wifi0")
-    scene.goes_on(int(RETURN_AFTER_S) + 5)
+    scene.forwards.add("wifi0")
+    scene.talks(RETURN_AFTER_S + 5)
     assert scene.active == "wifi"
 
 

@@ -129,20 +129,6 @@ def test_downstream_loss_moves_both_ends_with_figures() -> None:
     assert entry.agents["relay-1"].done and entry.agents["relay-1"].connections == 1
 
 
-def test_unchanged_port_state_does_not_revive_a_dead_path() -> None:
-    scene, relay, _ = downloading(3)
-    scene.tell(relay.fires("client", 160))
-    scene.drain()
-    scene.up("wifi0", True)
-    scene.up("home0", False)
-    scene.drain()
-    assert scene.health("wifi") is UplinkHealth.DEAD
-    scene.up("wifi0", False)
-    scene.up("wifi0", True)
-    scene.drain()
-    assert scene.health("wifi") is UplinkHealth.UNKNOWN
-
-
 def test_switch_alone_skips_a_downed_port_without_an_agent() -> None:
     scene = SteeringScenario()
     scene.up("wifi0", False)
@@ -359,7 +345,7 @@ def test_failovers_armed_together_are_renewed_at_spread_times() -> None:
         assert sum(second <= each < second + 1 for each in after) < 100
 
 
-def test_fired_failover_moves_the_gateway_too() -> None:
+def test_fired_failover_moves_the_gateway_too_until_the_port_comes_up_again() -> None:
     scene, relay, connection = downloading(3)
     scene.tell(relay.fires("client", 160))
     scene.drain()
@@ -368,6 +354,14 @@ def test_fired_failover_moves_the_gateway_too() -> None:
     (entry,) = scene.entries()
     assert entry.by is By.FAILOVER and "no progress for 160 ms with data in flight" in entry.reason
     assert entry.agents["relay-1"].answer == "it fired" and entry.gateway.done
+    scene.up("wifi0", True)  # as it was
+    scene.up("home0", False)
+    scene.drain()
+    assert scene.health("wifi") is UplinkHealth.DEAD
+    scene.up("wifi0", False)
+    scene.up("wifi0", True)
+    scene.drain()
+    assert scene.health("wifi") is UplinkHealth.UNKNOWN
 
 
 def test_passive_end_is_armed_too() -> None:
@@ -385,7 +379,7 @@ def test_passive_end_is_armed_too() -> None:
     assert [each.address for each in connection.carrying()] == [LTE]
 
 
-def test_failover_is_disarmed_without_a_fallback_and_armed_again_with_one() -> None:
+def test_failover_is_armed_while_there_is_a_fallback_and_no_override() -> None:
     scene, relay, _ = downloading()
     scene.up("lte0", False)
     scene.drain()
@@ -397,6 +391,11 @@ def test_failover_is_disarmed_without_a_fallback_and_armed_again_with_one() -> N
     scene.join(relay)
     scene.second()
     assert relay.armed.keys() == {"client"}, "after its return"
+    scene.world.clear()
+    scene.second()
+    assert relay.armed
+    scene.switch_to("wifi")
+    assert not relay.armed, "an override disarms it without connections too"
 
 
 def test_failover_during_an_override_is_undone() -> None:
@@ -473,15 +472,3 @@ def test_override_undone_by_a_failover_is_restored_in_seconds() -> None:
     for _ in range(5):
         scene.second()
     assert scene.active == "wifi" and [each.address for each in connection.carrying()] == [WIFI]
-
-
-def test_override_disarms_an_agent_without_connections() -> None:
-    scene = SteeringScenario()
-    relay, _ = scene.relay(), scene.connection()
-    scene.client()
-    scene.downloads(2)
-    assert relay.armed
-    scene.world.clear()
-    scene.second()
-    scene.switch_to("wifi")
-    assert not relay.armed
