@@ -220,7 +220,7 @@ def test_arp_from_an_unconfigured_mac_is_also_punted() -> None:
 
 @pytest.mark.parametrize("datapath", list(Datapath))
 def test_solicitation_for_the_gateway_is_answered_by_the_switch(datapath: Datapath) -> None:
-    """Where it cannot advertise, it solicits back, from which the asker learns too (RFC 4861, 7.2.3), and punts."""
+    """A switch that cannot advertise solicits back, from which the asker learns (RFC 4861, 7.2.3), and punts."""
     asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
     site = replace(sites.paper_site(), datapath=datapath)
     outcome = switch_with(sites.known(site), site).send(asked, C1)
