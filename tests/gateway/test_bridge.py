@@ -26,6 +26,7 @@ from tests.gateway.conftest import ROOT, shell
 
 Files = Callable[..., str]
 Captured = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("ovs", "ports")
 
 
 def bridge(capsys: Captured, *words: str) -> tuple[int, str, str]:
@@ -57,7 +58,6 @@ def listing() -> str:
     return "".join(shell(f"ovs-vsctl --columns={names} list {table}") for table, names in columns.items())
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_bridge_applies_the_configuration(gateway_file: Files, capsys: Captured) -> None:
     done(capsys, gateway_file())
     made = home()
@@ -71,7 +71,6 @@ def test_bridge_applies_the_configuration(gateway_file: Files, capsys: Captured)
     assert all(link.up for link in links.read() if link.name in ("w0", "l0", "c0"))
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
@@ -81,7 +80,6 @@ def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: C
     assert listing() == before
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_dry_run_prints_commands_that_do_the_work(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     commands = done(capsys, file, "--dry-run")
@@ -91,7 +89,6 @@ def test_dry_run_prints_commands_that_do_the_work(gateway_file: Files, capsys: C
     assert "nothing to change" in done(capsys, file)
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_bridge_repairs_only_changed_settings(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file()
     done(capsys, file)
@@ -108,7 +105,6 @@ def test_bridge_repairs_only_changed_settings(gateway_file: Files, capsys: Captu
     assert listing() == before
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_ports_keep_their_numbers(gateway_file: Files, capsys: Captured) -> None:
     shell("ip link add x0 type veth peer name x1")
     shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
@@ -125,7 +121,6 @@ def test_ports_keep_their_numbers(gateway_file: Files, capsys: Captured) -> None
     assert {port.name: port.number for port in home().ports} == numbers
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_offloads_are_off_on_userspace_ports(gateway_file: Files, capsys: Captured) -> None:
     before = {name: set(links.offloads(name).on) for name in ("w0", "l0", "c0")}
     assert {"tso", "gso", "tx"} <= before["w0"]
@@ -136,7 +131,6 @@ def test_offloads_are_off_on_userspace_ports(gateway_file: Files, capsys: Captur
     assert {name: set(links.offloads(name).on) for name in before} == before
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_kernel_ports_keep_offloads_and_send_buffers(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file()
     Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
@@ -146,7 +140,6 @@ def test_kernel_ports_keep_offloads_and_send_buffers(gateway_file: Files, capsys
     assert sending.COMMAND[-1] not in commands
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_a_missing_interface_is_named_and_used_when_it_appears(gateway_file: Files, capsys: Captured) -> None:
     shell("ip link delete w0")
     file = gateway_file()
@@ -163,7 +156,6 @@ def test_a_missing_interface_is_named_and_used_when_it_appears(gateway_file: Fil
     assert "missing  w0" not in out
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_bridge_fails_until_ovs_has_the_datapath(
     gateway_file: Files, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +180,6 @@ def test_bridge_fails_until_ovs_has_the_datapath(
         assert "nothing to change" in done(capsys, file)
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_remove_undoes_bridge_and_nothing_else(gateway_file: Files, capsys: Captured) -> None:
     shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev")
     before = listing()
@@ -200,7 +191,6 @@ def test_remove_undoes_bridge_and_nothing_else(gateway_file: Files, capsys: Capt
     assert "nothing to change" in done(capsys, file, "--remove")
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys: Captured) -> None:
     shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
     done(capsys, gateway_file())
@@ -209,7 +199,6 @@ def test_remove_refuses_a_bridge_not_made_by_bicast(gateway_file: Files, capsys:
     assert home().ports
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 @pytest.mark.parametrize(
     ("before", "named"),
     [
@@ -239,7 +228,6 @@ def test_bridge_refuses_to_cut_off_others_without_force(
     assert home().port("w0")
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_an_ssh_session_is_recognised_under_sudo(
     gateway_file: Files, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +245,6 @@ def test_an_ssh_session_is_recognised_under_sudo(
     assert "ssh session" in err
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_a_port_of_another_bridge_is_never_taken(gateway_file: Files, capsys: Captured) -> None:
     shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev -- add-port br-other w0")
     code, _, err = bridge(capsys, gateway_file(), "--force")
@@ -273,7 +260,6 @@ def test_no_open_vswitch_is_one_sentence(
     assert "no Open vSwitch answers" in err
 
 
-@pytest.mark.usefixtures("ports")
 def test_a_dead_vswitchd_is_one_sentence(
     gateway_file: Files, capsys: Captured, ovs: PrivateOvs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +276,6 @@ def test_a_bad_file_or_site_is_one_sentence(gateway_file: Files, capsys: Capture
         assert (code, len(err.splitlines())) == (1, 1)
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_keys_are_private_and_never_overwritten(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
@@ -327,7 +312,6 @@ def test_keys_are_private_and_never_overwritten(gateway_file: Files, capsys: Cap
         (["ca-signing.key", "switch-a1.pem", "switch-a1.key"], "copy switch-a1.pem and switch-a1.key here"),
     ],
 )
-@pytest.mark.usefixtures("ovs", "ports")
 def test_an_incomplete_set_of_certificates_is_refused(
     gateway_file: Files, capsys: Captured, gone: list[str], named: str
 ) -> None:
@@ -339,7 +323,6 @@ def test_an_incomplete_set_of_certificates_is_refused(
     assert code == 1 and named in err
 
 
-@pytest.mark.usefixtures("ports", "ovs")
 def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: Captured) -> None:
     """A person copies the certificates of other hosts there. One Open vSwitch has one for all its bridges."""
     file = Path(gateway_file(tls=True))
@@ -366,7 +349,6 @@ def test_each_bridge_gets_its_own_certificate(gateway_file: Files, capsys: Captu
     assert "nothing to change" in done(capsys, str(file), "--site", "home")
 
 
-@pytest.mark.usefixtures("ovs", "ports")
 def test_a_switch_key_cannot_impersonate_the_controller(gateway_file: Files, capsys: Captured) -> None:
     file = gateway_file(tls=True)
     done(capsys, file)
@@ -384,7 +366,6 @@ def test_a_switch_key_cannot_impersonate_the_controller(gateway_file: Files, cap
 
 
 @pytest.mark.parametrize("within_s", [60, pytest.param(3, marks=pytest.mark.timed)])
-@pytest.mark.usefixtures("ovs", "ports")
 def test_a_bridge_reconnects_to_a_returning_controller(gateway_file: Files, within_s: int) -> None:
     """Open vSwitch alone waits 1, 2, 4, then 8 s before it tries again."""
     file = gateway_file()
@@ -403,7 +384,6 @@ def test_a_bridge_reconnects_to_a_returning_controller(gateway_file: Files, with
     assert "nothing to change" in shell(f"./bicast bridge {file}")
 
 
-@pytest.mark.usefixtures("ports")
 def test_bridge_uses_only_the_ovs_of_ovs_rundir(
     gateway_file: Files, capsys: Captured, ovs: PrivateOvs, tmp_path: Path
 ) -> None:
@@ -415,7 +395,6 @@ def test_bridge_uses_only_the_ovs_of_ovs_rundir(
 
 
 @pytest.mark.parametrize("over", ["tls", "socket"])
-@pytest.mark.usefixtures("ovs", "ports")
 def test_a_prepared_bridge_connects_and_reconnects_after_a_kill(
     gateway_file: Files, capsys: Captured, tmp_path: Path, over: str
 ) -> None:

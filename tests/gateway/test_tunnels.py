@@ -21,6 +21,7 @@ from gateway.scene import CheckContext
 from tests.gateway.conftest import shell
 
 Captured = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("host")
 GATEWAY = """\
 controller:
   agents: {{directory: {place}/agents}}
@@ -100,7 +101,7 @@ def make(name: str) -> None:
     shell(f"ip link add {name} type vxlan id {VNIS[name]} dstport 4789 dev l0 && ip link set {name} up")
 
 
-@pytest.mark.usefixtures("ovs", "host")
+@pytest.mark.usefixtures("ovs")
 def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: Captured) -> None:
     for _ in range(2):
         told = prepare(file, capsys)
@@ -116,7 +117,7 @@ def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: Captured
     assert set(findings(file, switch.interfaces)) == {"tn-w tunnel"}
 
 
-@pytest.mark.usefixtures("ovs", "host")
+@pytest.mark.usefixtures("ovs")
 def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: Captured) -> None:
     before = {name: set(links.offloads(name).on) for name in ("w0", "l0")}
     assert all("gro" in on for on in before.values())
@@ -132,7 +133,7 @@ def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: Captured)
     assert re.findall(r"^ethtool .*", planned, re.MULTILINE) == [f"ethtool -K {name} gro off" for name in ("l0", "w0")]
 
 
-@pytest.mark.usefixtures("ovs", "host")
+@pytest.mark.usefixtures("ovs")
 def test_a_recreated_port_is_reopened(file: str, capsys: Captured) -> None:
     """Open vSwitch alone keeps the socket of the deleted device."""
     prepare(file, capsys)
@@ -158,7 +159,7 @@ def receives_from_c0() -> bool:
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-@pytest.mark.usefixtures("ovs", "host")
+@pytest.mark.usefixtures("ovs")
 def test_each_suggested_fix_works(file: str, capsys: Captured, name: str) -> None:
     prepare(file, capsys)
     checks = (switch.prepared,) if name == "w0 merging" else ()
@@ -171,7 +172,6 @@ def test_each_suggested_fix_works(file: str, capsys: Captured, name: str) -> Non
     assert name not in after or after[name].state is State.OK
 
 
-@pytest.mark.usefixtures("host")
 def test_a_tunnel_device_needs_its_own_route(file: str) -> None:
     assert findings(file, tunnels.routes)["tn-l route"].state is State.OK
     shell("ip route del default dev l0")
@@ -181,7 +181,6 @@ def test_a_tunnel_device_needs_its_own_route(file: str) -> None:
     assert missed["tn-w route"].state is State.OK
 
 
-@pytest.mark.usefixtures("host")
 def test_a_tunnel_without_a_device_gets_a_suggestion(tmp_path: Path) -> None:
     found = findings(written(tmp_path, ""), tunnels.merging)["home merging"]
     assert found.state is State.WARNING and found.mend is not None
@@ -193,7 +192,7 @@ def test_a_tunnel_without_a_device_gets_a_suggestion(tmp_path: Path) -> None:
     assert findings(str(file), tunnels.merging)["home merging"].state is State.WARNING
 
 
-@pytest.mark.usefixtures("ovs", "host")
+@pytest.mark.usefixtures("ovs")
 def test_own_tunnels_are_not_reported_as_foreign(file: str, capsys: Captured) -> None:
     """The file has both ends of a tunnel, made by agents in two namespaces, and an agent may move devices elsewhere."""
     prepare(file, capsys)
@@ -216,14 +215,12 @@ def bad(file: str) -> dict[str, str]:
     return {name: each.found for name, each in findings(file).items() if each.state is not State.OK}
 
 
-@pytest.mark.usefixtures("host")
 def test_an_old_tunnel_of_an_agent_is_only_a_warning(file: str) -> None:
     shell(f"ip link add old type vxlan id {VNIS['tn-l']} dstport 4789 && ip link set old alias 'bicast-tunnel 1'")
     found = findings(file)["tn-l number"]
     assert found.state is State.WARNING and found.mend is None
 
 
-@pytest.mark.usefixtures("host")
 @pytest.mark.parametrize(("wifi", "by"), [("device: l0, ", "l0"), ("", "")])
 def test_two_tunnels_over_one_device_are_a_warning(tmp_path: Path, wifi: str, by: str) -> None:
     place = Path(written(tmp_path, wifi))
@@ -234,7 +231,6 @@ def test_two_tunnels_over_one_device_are_a_warning(tmp_path: Path, wifi: str, by
     assert f"one device, {by or 'whichever device has the best route to 203.0.113.9'}" in found.found
 
 
-@pytest.mark.usefixtures("host")
 def test_the_process_using_the_udp_port_is_named(file: str) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as other:
         other.bind(("", 4789))
