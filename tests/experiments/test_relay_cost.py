@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ from experiments.relay.cost.measure import (
 )
 from experiments.relay.cost.plan import DOWN, SHORT, UP
 from experiments.relay.cost.proxies import DIRECT, HAPROXY, PAIR, SING_BOX, running_routes
-from experiments.relay.cost.report import figures
-from tests.experiments.reports import reported
+from experiments.relay.cost.report import HEADER, figures
 
 
 def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", whole: bool = True) -> TransferRun:
@@ -118,4 +118,9 @@ def test_the_pair_is_measured_and_the_report_names_its_files(
     assert all(one.whole and one.gbit > 0 for one in transfers)
     assert [sum(one.gateway_s for one in transfers if one.way == way) > 0 for way in (DIRECT, PAIR)] == [False, True]
     assert [one.answered for one in found if isinstance(one, CrowdRun | ShortRun)] == [50, 5, 20]
-    assert reported(CAMPAIGN, SHORT, found, [], tmp_path, capsys)
+    CAMPAIGN.present(SHORT, found, tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    with Path(document["csv"]).open(encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    assert tuple(lines[0]) == HEADER and all(len(line) == len(HEADER) for line in lines)
+    assert Path(document["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
