@@ -33,8 +33,8 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Fa
 from controller.protocol.switch_messages import (
     Apply,
     Close,
-    EchoAnswered,
     Effect,
+    FarAnswered,
     FlowsLost,
     NeighbourSeen,
     PortsCounted,
@@ -185,8 +185,8 @@ class Core:
                 yield from switch.solicited(event, now)
             case PortsCounted():
                 switch.ports_counted(event, now)
-            case EchoAnswered():
-                switch.echo_answered(event, now)
+            case FarAnswered():
+                switch.far_answered(event, now)
 
     def tick(self, now: float) -> Iterator[CoreEffect]:
         yield from self._steer(self.steering.tick(self.wanted, now), now)

@@ -72,6 +72,10 @@ class Family(Enum):
         return Family.IPV4 if address.version == 4 else Family.IPV6
 
 
+DNS_PORT = 53
+ASKED_FROM_PORT = 0x6263  # "bc": of our DNS queries to addresses beyond next hops
+
+
 class Protocol(Enum):
     """A protocol that classes distinguish."""
 

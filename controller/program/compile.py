@@ -19,7 +19,7 @@ from itertools import chain, product
 
 from controller.model.config import Site, Subnet, Terminal
 from controller.model.known import Known, Port
-from controller.model.traffic import Address, Family, TrafficClass
+from controller.model.traffic import ASKED_FROM_PORT, DNS_PORT, Address, Family, Protocol, TrafficClass
 from controller.model.uplink import Uplink
 from controller.program import antispoofing, interception, internet_exit, metering, neighbour_proxy, responders
 from controller.program.groups import (
@@ -188,7 +188,8 @@ class _Flows:
         for target in uplink.reach:
             source = uplink.address(Family.of(target))
             assert source is not None  # ensured by edges/config/reach.py
-            yield Flow(ENTRY, REACHED_PRIORITY, _echo_reply(port.number, mac, target, source.ip), (ToController(),))
+            for match in _far_answers(port.number, mac, target, source.ip):
+                yield Flow(ENTRY, REACHED_PRIORITY, match, (ToController(),))
         for address in antispoofing.own(self._site):
             yield from responders.from_ourselves(port.number, address)
         for family in Family:
@@ -285,14 +286,11 @@ def _to(family: Family, network: str, **more: Value) -> Fields:
     return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
 
 
-def _echo_reply(in_port: int, mac: str, source: Address, own: Address) -> Fields:
+def _far_answers(in_port: int, mac: str, source: Address, own: Address) -> Iterator[Fields]:
     family = Family.of(source)
-    kind: dict[str, Value] = {
-        "ip_proto": family.icmp_protocol,
-        family.icmp_type: family.echo_reply,
-        family.source: written(source),
-    }
-    return _to(family, written(own), in_port=in_port, eth_dst=mac, **kind)
+    answer = partial(_to, family, written(own), in_port=in_port, eth_dst=mac, **{family.source: written(source)})
+    yield answer(ip_proto=family.icmp_protocol, **{family.icmp_type: family.echo_reply})
+    yield answer(ip_proto=Protocol.UDP.number(family), udp_src=DNS_PORT, udp_dst=ASKED_FROM_PORT)
 
 
 def _towards(source_mac: str, destination_mac: str) -> tuple[Action, ...]:

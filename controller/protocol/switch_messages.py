@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.model.known import Port
-from controller.model.traffic import Address
+from controller.model.traffic import Address, Protocol
 from controller.program.diff import Change
 from controller.program.program import Installed, PortCounters
 
@@ -100,8 +100,8 @@ class PortsCounted:
 
 
 @dataclass(frozen=True, slots=True)
-class EchoAnswered:
-    """An address beyond a next hop answered an echo request."""
+class FarAnswered:
+    """An address beyond a next hop answered an echo request or a DNS query."""
 
     session: int
     in_port: int
@@ -120,7 +120,7 @@ SwitchEvent = (
     | NeighbourSeen
     | Solicited
     | PortsCounted
-    | EchoAnswered
+    | FarAnswered
 )
 
 
@@ -174,8 +174,8 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
-    """Send an echo request to an address beyond the next hop with this MAC."""
+class AskFar:
+    """Send an echo request or a DNS query to an address beyond the next hop with this MAC."""
 
     session: int
     out_port: int
@@ -184,6 +184,7 @@ class Echo:
     source: Address
     target: Address
     number: int  # 16 bits
+    protocol: Protocol  # ICMP for an echo request, UDP for a DNS query
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,4 +193,4 @@ class Close:
     reason: str
 
 
-Effect = Read | Apply | Ask | Advertise | Count | Echo | Close
+Effect = Read | Apply | Ask | Advertise | Count | AskFar | Close

@@ -20,7 +20,7 @@ from functools import partial
 
 from controller.model.config import Site
 from controller.model.known import CopyRateLimit, Known, Neighbour, Observed, Port, Wanted
-from controller.model.traffic import Family
+from controller.model.traffic import Family, Protocol
 from controller.model.uplink import Uplink
 from controller.policy.paths import reachability
 from controller.policy.paths.reachability import UplinkReach
@@ -34,11 +34,11 @@ from controller.protocol.orders import Tickets
 from controller.protocol.switch_messages import (
     Apply,
     Ask,
+    AskFar,
     Close,
     Count,
-    Echo,
-    EchoAnswered,
     Effect,
+    FarAnswered,
     FlowsLost,
     NeighbourSeen,
     PortsCounted,
@@ -102,7 +102,7 @@ class Switch:
         self._neighbourhood = Neighbourhood(site)
         self._reach: dict[str, UplinkReach] = {}  # by uplink, for this connection; empty with one uplink
         self._reach_at = self._count_at = now
-        self._echo_number = 0
+        self._question_number = 0
         self.dead_changed = False  # since the core last read it
         self._learned = False  # MACs that no program contains yet
         self._port_changes = Compilations()  # in no program yet
@@ -382,7 +382,7 @@ class Switch:
         if any(one.suspect_since == now for one in self._reach.values()):
             self._reach_at = now
 
-    def echo_answered(self, event: EchoAnswered, now: float) -> None:
+    def far_answered(self, event: FarAnswered, now: float) -> None:
         name = self.observed.port_name(event.in_port)
         for uplink in self.site.uplinks:
             if uplink.port == name and event.source in uplink.reach:
@@ -408,24 +408,27 @@ class Switch:
         port, one = self.observed.ports.get(uplink.port), self._reach[uplink.name]
         if port is None:
             return
-        self._echo_number = (self._echo_number + 1) & 0xFFFF
+        self._question_number = (self._question_number + 1) & 0xFFFF
         mac, requests = uplink.mac or port.mac, list[Effect]()
         for hop in uplink.next_hops:
             own = uplink.address(Family.of(hop.address))
             if own is not None and one.near_known:
                 requests.append(Ask(self.session, port.number, mac, own.ip, hop.address))
-        far = list(self._echoes(uplink, port, mac))
+        far = list(self._far_questions(uplink, port, mac))
         self._reach[uplink.name] = reachability.question_sent(
-            one, self._echo_number, len(requests) + len(far), far=bool(far), now=now
+            one, self._question_number, len(requests) + len(far), far=bool(far), now=now
         )
         yield from (*requests, *far)
 
-    def _echoes(self, uplink: Uplink, port: Port, mac: str) -> Iterator[Echo]:
+    def _far_questions(self, uplink: Uplink, port: Port, mac: str) -> Iterator[AskFar]:
         for target in uplink.reach:
             own, hop = uplink.address(Family.of(target)), uplink.next_hop(Family.of(target))
             hop_mac = hop and (hop.mac or self.observed.macs.get((uplink.port, hop.address)))
-            if self.session is not None and own and hop_mac:
-                yield Echo(self.session, port.number, mac, hop_mac, own.ip, target, self._echo_number)
+            if self.session is None or not own or not hop_mac:
+                continue
+            for protocol in (Protocol.ICMP, Protocol.UDP):  # some networks let only one of them through
+                number = self._question_number
+                yield AskFar(self.session, port.number, mac, hop_mac, own.ip, target, number, protocol)
 
     def _read(self, now: float) -> Read:
         assert self.session is not None

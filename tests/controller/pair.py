@@ -20,9 +20,9 @@ from controller.protocol.switch_messages import (
     Advertise,
     Apply,
     Ask,
+    AskFar,
     Close,
     Count,
-    Echo,
     Effect,
     PortSeen,
     Read,
@@ -40,7 +40,7 @@ class CoreAndSwitch:
         self.core = Core(config, wanted or Wanted(), self.now)
         self.fakes = {fake.dpid: fake for fake in fakes}
         self.asked: list[Ask] = []
-        self.echoed: list[Echo] = []
+        self.asked_far: list[AskFar] = []
         self.advertised: list[Advertise] = []
         self.closed: list[Close] = []
         self._lines: dict[int, deque[Effect]] = {}  # by session: orders that the switch has not received
@@ -181,8 +181,8 @@ class CoreAndSwitch:
                 self.asked.append(effect)
             case Count():
                 self.tell(fake.count(effect))
-            case Echo():
-                self.echoed.append(effect)
+            case AskFar():
+                self.asked_far.append(effect)
             case Advertise():
                 self.advertised.append(effect)
             case Close():

@@ -160,9 +160,9 @@ def fibre(home: NatHome) -> dict[str, Any]:
     return next(each for each in told["uplinks"] if each["uplink"] == "fibre")
 
 
-def has_answered(uplink_port: int) -> bool:
+def has_answered(uplink_port: int, protocol: str = "icmp") -> bool:
     """Return whether an address beyond this uplink's router has answered the controller."""
-    lines = ovs.ofctl("dump-flows", "br-home", f"icmp,in_port={uplink_port},nw_src={REACHED[0]}").splitlines()
+    lines = ovs.ofctl("dump-flows", "br-home", f"{protocol},in_port={uplink_port},nw_src={REACHED[0]}").splitlines()
     return any("n_packets=" in line and "n_packets=0" not in line for line in lines)
 
 
@@ -190,6 +190,30 @@ def test_a_dead_uplink_is_left_without_an_agent(
     print(f"{fault.__name__}: left after {took_s:.1f} s, because {told['decisions'][0]['reason']}")
     assert "no packets return over it" in told["decisions"][0]["reason"]
     assert home.fetch() == DOWNLOADS
+
+
+NO_PINGS = "table ip quiet { chain way { type filter hook input priority filter; ip protocol icmp drop; }; }\n"
+
+
+@contextlib.contextmanager
+def answers_only_dns(host: Machine) -> Iterator[None]:
+    """Run a name server on a host that answers no pings."""
+    host.run("nft", "-f", "-", given=NO_PINGS)
+    words = ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file"]
+    with host.popen(words) as server:
+        try:
+            yield
+        finally:
+            server.terminate()
+
+
+def test_a_dead_uplink_is_left_where_the_internet_answers_only_dns(home: NatHome) -> None:
+    client = home.controller.client
+    with answers_only_dns(home.net.machine("internet")), calling(home):
+        until(lambda: has_answered(1, "udp"), "a name server beyond fibre has answered while it worked")
+        drops_what_it_forwards(home)
+        until(lambda: client.get("terminals", "phone")["active_uplink"] == "lte", "the phone moves to lte")
+    assert not has_answered(1)
 
 
 def test_nothing_moves_if_an_address_answers_on_no_uplink(home: NatHome) -> None:

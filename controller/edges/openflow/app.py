@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.edges.openflow.connection import OPENING_S, SwitchConnection
-from controller.edges.openflow.frames import advertise, ask, echo
+from controller.edges.openflow.frames import advertise, ask, ask_far
 from controller.edges.openflow.framework import (
     CONFIG,
     DEAD,
@@ -27,9 +27,9 @@ from controller.protocol.switch_messages import (
     Advertise,
     Apply,
     Ask,
+    AskFar,
     Close,
     Count,
-    Echo,
     Effect,
     Read,
     SwitchClosed,
@@ -112,8 +112,8 @@ class Wire:
                 self._framework.call(connection.send, packet_out(effect.out_port, advertise(effect)))
             case Count():
                 self._framework.call(connection.send, session.count())
-            case Echo():
-                self._framework.call(connection.send, packet_out(effect.out_port, echo(effect)))
+            case AskFar():
+                self._framework.call(connection.send, packet_out(effect.out_port, ask_far(effect)))
 
     def stop(self) -> None:
         """Stop listening and end every connection. Each SwitchClosed is posted before this returns."""

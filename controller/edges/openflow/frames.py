@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ethernet frames of ARP, neighbour discovery and echo requests.
+"""Ethernet frames of ARP, neighbour discovery, echo requests and DNS queries.
 
-Received frames are untrusted: a frame that breaks RFC 792, 826, 4443 or 4861 has no contents, and raises nothing.
+Received frames are untrusted: a frame that breaks RFC 768, 792, 826, 4443 or 4861 has no contents, and raises nothing.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ import struct
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
-from controller.model.traffic import Address, Family
-from controller.protocol.switch_messages import Advertise, Ask, Echo, EchoAnswered, NeighbourSeen, Solicited
+from controller.model.traffic import ASKED_FROM_PORT, DNS_PORT, Address, Family, Protocol
+from controller.protocol.switch_messages import Advertise, Ask, AskFar, FarAnswered, NeighbourSeen, Solicited
 
 ETHERNET = struct.Struct("!6s6sH")
 ARP = struct.Struct("!HHBBH6s4s6s4s")
 IPV4 = struct.Struct("!BBHHHBBH4s4s")
 IPV6 = struct.Struct("!IHBB16s16s")
 ECHO = struct.Struct("!BBHHH")  # type, code, checksum, identifier, number
+UDP = struct.Struct("!HHHH")  # source port, destination port, length, checksum
+DNS = struct.Struct("!HHHHHH")  # number, flags, questions, answers, authorities, additional
 NEIGHBOUR = struct.Struct("!BBHI16s")  # type, code, checksum, flags, target
 
 ETH_ARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x0800, 0x86DD
-ICMP, ICMPV6 = 1, 58
+ICMP, ICMPV6, UDP_PROTOCOL = 1, 58, 17
 SOLICITATION, ADVERTISEMENT = 135, 136
 SOURCE_LINK, TARGET_LINK = 1, 2  # options (RFC 4861 4.6)
 ROUTER, SOLICITED_FLAG, OVERRIDE = 0x8000_0000, 0x4000_0000, 0x2000_0000
@@ -29,7 +31,9 @@ HOP_LIMIT = 255  # no router forwarded the packet (RFC 4861 7.1)
 REQUEST, REPLY = 1, 2
 ECHO_ID = 0x6263  # "bc"
 ECHO_DATA = b"bicast reachable"
-ECHO_TTL = 64
+DNS_REQUEST, DNS_RESPONSE = 0x0100, 0x8000  # flags: recursion desired; this is a response
+DNS_QUESTION = b"\0" + struct.pack("!HH", 6, 1)  # the root's SOA in class IN: any name server has a short answer
+FAR_TTL = 64
 BROADCAST = b"\xff" * 6
 ALL_NODES = IPv6Address("ff02::1")
 NOBODY = IPv6Address("::")
@@ -61,20 +65,33 @@ def advertise(order: Advertise) -> bytes:
     return _icmpv6(mac, receiver_mac, target, receiver, body)
 
 
-def echo(order: Echo) -> bytes:
-    """Return an echo request. A NAT may rewrite its identifier, and restores it in the reply."""
+def ask_far(order: AskFar) -> bytes:
+    """Return an echo request or a DNS query. A NAT may rewrite its identifier or port, and restores it in the reply."""
     mac, hop_mac, source, target = _mac(order.source_mac), _mac(order.hop_mac), order.source, order.target
+    protocol, body = _far_body(order)
     if isinstance(source, IPv6Address):
-        body = ECHO.pack(Family.IPV6.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA
-        return _icmpv6(mac, hop_mac, source, IPv6Address(target), body, ECHO_TTL)
-    body = ECHO.pack(Family.IPV4.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA
-    body = _with_checksum(body, 2, _sum(body))
+        return _ipv6(mac, hop_mac, source, IPv6Address(target), protocol, body, FAR_TTL)
     length = IPV4.size + len(body)
-    header = IPV4.pack(0x45, 0, length, order.number, 0, ECHO_TTL, ICMP, 0, source.packed, target.packed)
+    header = IPV4.pack(0x45, 0, length, order.number, 0, FAR_TTL, protocol, 0, source.packed, target.packed)
     return ETHERNET.pack(hop_mac, mac, ETH_IPV4) + _with_checksum(header, 10, _sum(header)) + body
 
 
-def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited | EchoAnswered]:
+def _far_body(order: AskFar) -> tuple[int, bytes]:
+    """Return the protocol's number and what follows the IP header."""
+    family = Family.of(order.target)
+    protocol = order.protocol.number(family)
+    if order.protocol is Protocol.UDP:
+        query = DNS.pack(order.number, DNS_REQUEST, 1, 0, 0, 0) + DNS_QUESTION
+        body = UDP.pack(ASKED_FROM_PORT, DNS_PORT, UDP.size + len(query), 0) + query
+        checksum = _checksum(order.source.packed, order.target.packed, protocol, body)
+        return protocol, _with_checksum(body, 6, checksum or 0xFFFF)  # 0 says that there is none
+    body = ECHO.pack(family.echo_request, 0, 0, ECHO_ID, order.number) + ECHO_DATA
+    if family is Family.IPV6:
+        return protocol, _with_checksum(body, 2, _checksum(order.source.packed, order.target.packed, protocol, body))
+    return protocol, _with_checksum(body, 2, _sum(body))
+
+
+def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited | FarAnswered]:
     if len(frame) < ETHERNET.size:
         return
     _, source_mac, eth_type = ETHERNET.unpack_from(frame)
@@ -82,39 +99,59 @@ def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | S
     if eth_type == ETH_ARP:
         yield from _seen_arp(session, in_port, payload)
     elif eth_type == ETH_IPV4:
-        yield from _seen_echo_ipv4(session, in_port, payload)
+        yield from _far_answer_ipv4(session, in_port, payload)
     elif eth_type == ETH_IPV6:
-        yield from _seen_echo_ipv6(session, in_port, payload)
+        yield from _far_answer_ipv6(session, in_port, payload)
         yield from _seen_ipv6(session, in_port, source_mac, payload)
 
 
-def _seen_echo_ipv4(session: int, in_port: int, data: bytes) -> Iterator[EchoAnswered]:
+def _far_answer_ipv4(session: int, in_port: int, data: bytes) -> Iterator[FarAnswered]:
     if len(data) < IPV4.size:
         return
-    first, _, length, _, fragment, _, protocol, _, source, _ = IPV4.unpack_from(data)
+    first, _, length, _, fragment, _, protocol, _, source, destination = IPV4.unpack_from(data)
     size = 4 * (first & 0xF)
-    if first >> 4 != 4 or size < IPV4.size or protocol != ICMP or fragment & 0x3FFF or length > len(data):
+    if first >> 4 != 4 or size < IPV4.size or fragment & 0x3FFF or length > len(data):
         return
     body = data[size:length]
-    if len(body) >= ECHO.size and not _sum(body):
-        yield from _seen_echo(session, in_port, Family.IPV4, IPv4Address(source), body)
+    if protocol == ICMP and not _sum(body):
+        yield from _echo_reply(session, in_port, IPv4Address(source), body)
+    elif protocol == UDP_PROTOCOL and (
+        _has_no_udp_checksum(body) or not _checksum(source, destination, protocol, body)
+    ):
+        yield from _dns_response(session, in_port, IPv4Address(source), body)
 
 
-def _seen_echo_ipv6(session: int, in_port: int, data: bytes) -> Iterator[EchoAnswered]:
+def _far_answer_ipv6(session: int, in_port: int, data: bytes) -> Iterator[FarAnswered]:
     if len(data) < IPV6.size:
         return
     first, length, protocol, _, source, destination = IPV6.unpack_from(data)
     body = data[IPV6.size : IPV6.size + length]
-    if first >> 28 != 6 or protocol != ICMPV6 or len(body) != length or length < ECHO.size:
+    if first >> 28 != 6 or len(body) != length or _checksum(source, destination, protocol, body):
         return
-    if not _checksum(source, destination, body):
-        yield from _seen_echo(session, in_port, Family.IPV6, IPv6Address(source), body)
+    if protocol == ICMPV6:
+        yield from _echo_reply(session, in_port, IPv6Address(source), body)
+    elif protocol == UDP_PROTOCOL and not _has_no_udp_checksum(body):
+        yield from _dns_response(session, in_port, IPv6Address(source), body)
 
 
-def _seen_echo(session: int, in_port: int, family: Family, source: Address, body: bytes) -> Iterator[EchoAnswered]:
+def _has_no_udp_checksum(body: bytes) -> bool:
+    return body[6:8] == b"\0\0"
+
+
+def _echo_reply(session: int, in_port: int, source: Address, body: bytes) -> Iterator[FarAnswered]:
+    if len(body) < ECHO.size:
+        return
     kind, code, _, identifier, number = ECHO.unpack_from(body)
-    if (kind, code, identifier) == (family.echo_reply, 0, ECHO_ID):
-        yield EchoAnswered(session, in_port, source, number)
+    if (kind, code, identifier) == (Family.of(source).echo_reply, 0, ECHO_ID):
+        yield FarAnswered(session, in_port, source, number)
+
+
+def _dns_response(session: int, in_port: int, source: Address, body: bytes) -> Iterator[FarAnswered]:
+    if len(body) < UDP.size + DNS.size:
+        return
+    ports, (number, flags, *_) = UDP.unpack_from(body)[:2], DNS.unpack_from(body, UDP.size)
+    if ports == (DNS_PORT, ASKED_FROM_PORT) and flags & DNS_RESPONSE:
+        yield FarAnswered(session, in_port, source, number)
 
 
 def _seen_arp(session: int, in_port: int, data: bytes) -> Iterator[NeighbourSeen]:
@@ -132,7 +169,7 @@ def _seen_ipv6(session: int, in_port: int, ethernet_source: bytes, data: bytes) 
     body = data[IPV6.size : IPV6.size + length]
     if first >> 28 != 6 or protocol != ICMPV6 or hop_limit != HOP_LIMIT or len(body) != length:
         return
-    if length < NEIGHBOUR.size or _checksum(source, destination, body):
+    if length < NEIGHBOUR.size or _checksum(source, destination, ICMPV6, body):
         return
     kind, code, _, flags, target_bytes = NEIGHBOUR.unpack_from(body)
     options = _options(body[NEIGHBOUR.size :])
@@ -186,9 +223,9 @@ def _multicast_mac(group: IPv6Address) -> bytes:
     return b"\x33\x33" + group.packed[12:]  # RFC 2464 7
 
 
-def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
-    """Return the ICMPv6 checksum with pseudo header (RFC 8200 8.1); 0 if the body's is right."""
-    return _sum(source + destination + struct.pack("!II", len(body), ICMPV6) + body)
+def _checksum(source: bytes, destination: bytes, protocol: int, body: bytes) -> int:
+    """Return the checksum with pseudo header (RFC 768, RFC 8200 8.1); 0 if the body's is right."""
+    return _sum(source + destination + struct.pack("!II", len(body), protocol) + body)
 
 
 def _sum(data: bytes) -> int:
@@ -204,14 +241,19 @@ def _with_checksum(data: bytes, at: int, checksum: int) -> bytes:
     return data[:at] + checksum.to_bytes(2, "big") + data[at + 2 :]
 
 
-def _icmpv6(
+def _icmpv6(source_mac: bytes, receiver_mac: bytes, source: IPv6Address, receiver: IPv6Address, body: bytes) -> bytes:
+    body = _with_checksum(body, 2, _checksum(source.packed, receiver.packed, ICMPV6, body))
+    return _ipv6(source_mac, receiver_mac, source, receiver, ICMPV6, body, HOP_LIMIT)
+
+
+def _ipv6(
     source_mac: bytes,
     receiver_mac: bytes,
     source: IPv6Address,
     receiver: IPv6Address,
+    protocol: int,
     body: bytes,
-    hop_limit: int = HOP_LIMIT,
+    hop_limit: int,
 ) -> bytes:
-    body = _with_checksum(body, 2, _checksum(source.packed, receiver.packed, body))
-    header = IPV6.pack(6 << 28, len(body), ICMPV6, hop_limit, source.packed, receiver.packed)
+    header = IPV6.pack(6 << 28, len(body), protocol, hop_limit, source.packed, receiver.packed)
     return ETHERNET.pack(receiver_mac, source_mac, ETH_IPV6) + header + body

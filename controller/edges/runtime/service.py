@@ -43,7 +43,7 @@ from controller.protocol.reports import (
     Role,
 )
 from controller.protocol.requests import NotAnswered, OverrideResult
-from controller.protocol.switch_messages import EchoAnswered, Effect, NeighbourSeen, Solicited, SwitchEvent
+from controller.protocol.switch_messages import Effect, FarAnswered, NeighbourSeen, Solicited, SwitchEvent
 from controller.readout.build import snapshot
 from controller.readout.snapshot import CourseView, Snapshot
 from controller.readout.why import course
@@ -193,7 +193,7 @@ class Service:
             if taken is not None:
                 taken()
 
-        if isinstance(event, NeighbourSeen | Solicited | EchoAnswered):
+        if isinstance(event, NeighbourSeen | Solicited | FarAnswered):
             self._inbox.put_packet((event.session, event.in_port), job)
         else:
             self._inbox.put(job)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from controller.edges.openflow import framework
-from controller.edges.openflow.frames import advertise, ask, echo, seen
-from controller.model.traffic import Address
-from controller.protocol.switch_messages import Advertise, Ask, Echo, EchoAnswered, NeighbourSeen, Solicited
+from controller.edges.openflow.frames import advertise, ask, ask_far, seen
+from controller.model.traffic import Address, Protocol
+from controller.protocol.switch_messages import Advertise, Ask, AskFar, FarAnswered, NeighbourSeen, Solicited
 
 OURS, THEIRS = "08:00:27:f9:49:62", "08:00:27:86:0d:bc"
 V4, V4_TARGET = IPv4Address("192.168.110.2"), IPv4Address("192.168.110.3")
@@ -35,7 +36,7 @@ def _headers(frame: bytes) -> list[Any]:
     return headers
 
 
-def _events(frame: bytes) -> list[NeighbourSeen | Solicited | EchoAnswered]:
+def _events(frame: bytes) -> list[NeighbourSeen | Solicited | FarAnswered]:
     return list(seen(1, 2, frame))
 
 
@@ -60,7 +61,10 @@ def _with(frame: bytes, place: int, value: bytes) -> bytes:
 
 
 FAR_V4, FAR_V6 = IPv4Address("203.0.113.5"), IPv6Address("2001:db8::5")
-ECHO_V4, ECHO_V6 = (echo(Echo(1, 2, OURS, THEIRS, *ends, 0xABCD)) for ends in ((V4, FAR_V4), (V6, FAR_V6)))
+ECHO_V4, ECHO_V6, QUERY_V4, QUERY_V6 = (
+    ask_far(AskFar(1, 2, OURS, THEIRS, *ends, 0xABCD, protocol))
+    for protocol, ends in product((Protocol.ICMP, Protocol.UDP), ((V4, FAR_V4), (V6, FAR_V6)))
+)
 
 
 @pytest.mark.parametrize("frame, kind", [(ECHO_V4, 8), (ECHO_V6, 128)])
@@ -74,6 +78,21 @@ def test_echo_request_to_the_next_hop_has_right_checksums(frame: bytes, kind: in
         assert [_ones(frame[14:34]), _ones(frame[34:])] == [0xFFFF, 0xFFFF]
     else:
         assert frame == _with_checksum(frame)
+
+
+@pytest.mark.parametrize("frame, source, target", [(QUERY_V4, V4, FAR_V4), (QUERY_V6, V6, FAR_V6)])
+def test_dns_query_asks_for_the_root_and_has_a_right_checksum(frame: bytes, source: Address, target: Address) -> None:
+    ethernet, ip, udp, query = _headers(frame)[:4]
+    assert (ethernet.dst, ip.src, ip.dst, udp.src_port, udp.dst_port) == (THEIRS, str(source), str(target), 25187, 53)
+    assert query == bytes.fromhex("abcd 0100 0001 0000 0000 0000 00 0006 0001")
+    assert _udp_sum(frame) == 0xFFFF
+
+
+def _udp_sum(frame: bytes) -> int:
+    at, addresses = (34, frame[26:34]) if frame[12:14] == b"\x08\x00" else (54, frame[22:54])
+    return _ones(
+        addresses + bytes((0, 17)) + (len(frame) - at).to_bytes(2, "big") + frame[at:] + b"\0" * (len(frame) % 2)
+    )
 
 
 def _ones(data: bytes) -> int:
@@ -93,7 +112,7 @@ def _replied(frame: bytes) -> bytes:
 def test_only_a_valid_reply_to_our_echo_is_accepted() -> None:
     for frame, source, at in ((ECHO_V4, FAR_V4, 34), (ECHO_V6, FAR_V6, 54)):
         reply = _replied(frame)
-        assert _events(reply) == [EchoAnswered(1, 2, source, 0xABCD)]
+        assert _events(reply) == [FarAnswered(1, 2, source, 0xABCD)]
         assert _events(reply + b"\0\0") == _events(reply), "Ethernet pads"
         assert _events(frame) == [], "a request is no reply"
         another = reply[: at + 4] + b"\x11\x11" + reply[at + 6 :]
@@ -101,6 +120,30 @@ def test_only_a_valid_reply_to_our_echo_is_accepted() -> None:
         assert _events(another) == _events(broken) == []
         for length in range(len(reply)):
             assert _events(reply[:length]) == []
+
+
+def _responded(frame: bytes, flags: bytes = b"\x81\x80") -> bytes:
+    """Return the response of a name server."""
+    at, ends = (34, (26, 30, 34)) if frame[12:14] == b"\x08\x00" else (54, (22, 38, 54))
+    first, middle, last = ends
+    swapped = frame[:first] + frame[middle:last] + frame[first:middle]
+    reply = swapped + frame[at + 2 : at + 4] + frame[at : at + 2] + frame[at + 4 : at + 6] + b"\0\0"
+    reply += frame[at + 8 : at + 10] + flags + frame[at + 12 :]
+    checksum = 0xFFFF - _udp_sum(reply)
+    return reply[: at + 6] + checksum.to_bytes(2, "big") + reply[at + 8 :]
+
+
+def test_only_a_response_to_our_dns_query_is_accepted() -> None:
+    for frame, source, at in ((QUERY_V4, FAR_V4, 34), (QUERY_V6, FAR_V6, 54)):
+        response = _responded(frame)
+        assert _events(response) == [FarAnswered(1, 2, source, 0xABCD)]
+        assert _events(_responded(frame, b"\x01\0")) == _events(frame) == [], "a query is no response"
+        to_another_port = response[: at + 2] + b"\x11\x11" + response[at + 4 :]
+        assert _events(to_another_port) == _events(response[:-1] + b"!") == []
+        for length in range(len(response)):
+            assert _events(response[:length]) == []
+        without_checksum = response[: at + 6] + b"\0\0" + response[at + 8 :]
+        assert len(_events(without_checksum)) == (at == 34), "only over IPv4 may it be left out"
 
 
 def test_ipv4_address_is_resolved_by_arp() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real messages are mutated. At most the connection of the peer ends, and the core goes on.
 
-`recorded.txt` beside this file has them: a name and the bytes of Open vSwitch 3.1 on each line, for the gateway of
-`test_audit` with four flows of our cookie that our model cannot express, and such a meter.
+`recorded.txt` beside this file has them: a name and the bytes of Open vSwitch 3.1 on each line. It served the gateway
+of `test_audit`, with four flows of our cookie that our model cannot express, and such a meter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 
 from controller.core.core import Core
 from controller.edges.config.load import parse
-from controller.edges.openflow.frames import advertise, ask, echo
+from controller.edges.openflow.frames import advertise, ask, ask_far
 from controller.edges.openflow.framework import SwitchError
 from controller.edges.openflow.speaker import SwitchSession, packet_out
 from controller.model.known import Port, Wanted
@@ -29,8 +29,8 @@ from controller.protocol.switch_messages import (
     Advertise,
     Apply,
     Ask,
+    AskFar,
     Count,
-    Echo,
     Effect,
     Read,
     SwitchEvent,
@@ -135,8 +135,8 @@ class _Talk:
                 packet_out(effect.out_port, ask(effect))
             case Advertise():
                 packet_out(effect.out_port, advertise(effect))
-            case Echo():
-                packet_out(effect.out_port, echo(effect))
+            case AskFar():
+                packet_out(effect.out_port, ask_far(effect))
             case Count():
                 self.session.count()
 

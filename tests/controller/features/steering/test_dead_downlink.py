@@ -6,9 +6,10 @@ from __future__ import annotations
 import pytest
 
 from controller.model.known import Wanted
+from controller.model.traffic import Protocol
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
-from controller.protocol.switch_messages import EchoAnswered, NeighbourSeen
+from controller.protocol.switch_messages import FarAnswered, NeighbourSeen
 from controller.readout.why import course
 from tests.controller import sites
 from tests.controller.features.steering.test_manager import RELAY_ADDRESS, WIFI, SteeringScenario
@@ -31,6 +32,7 @@ class CallScenario(SteeringScenario):
         super().__init__(Wanted(), mode, written)
         self.brings = {"wifi0", "lte0"}
         self.forwards = {"wifi0", "lte0"}  # uplinks that forward beyond the next hop
+        self.answers = {Protocol.ICMP, Protocol.UDP}  # what the address beyond answers
 
     def talks(self, seconds: float) -> None:
         """Run a call in both directions, in steps of 0.1 s."""
@@ -52,11 +54,11 @@ class CallScenario(SteeringScenario):
             if name in self.brings and ask.out_port in MACS:
                 self.tell(NeighbourSeen(ask.session, ask.out_port, ask.target, MACS[ask.out_port]))
                 self.drain()
-        echoed, self.echoed = self.echoed, []
-        for echo in echoed:
-            name = next(name for name, port in PORTS.items() if port.number == echo.out_port)
-            if name in self.forwards:
-                self.tell(EchoAnswered(echo.session, echo.out_port, echo.target, echo.number))
+        asked_far, self.asked_far = self.asked_far, []
+        for ask in asked_far:
+            name = next(name for name, port in PORTS.items() if port.number == ask.out_port)
+            if name in self.forwards and ask.protocol in self.answers:
+                self.tell(FarAnswered(ask.session, ask.out_port, ask.target, ask.number))
 
 
 @pytest.mark.parametrize("mode", ["single", "bicast", "auto"])
@@ -76,8 +78,10 @@ def test_silent_uplink_is_left_within_7_s_and_used_again_when_it_recovers(mode: 
     assert scene.active == "wifi"
 
 
-def test_dead_uplink_with_a_live_router_is_left_within_3_s() -> None:
+@pytest.mark.parametrize("unanswered", [None, Protocol.ICMP, Protocol.UDP])
+def test_dead_uplink_with_a_live_router_is_left_within_3_s(unanswered: Protocol | None) -> None:
     scene = CallScenario(reach=(BEYOND,))
+    scene.answers.discard(unanswered)
     scene.talks(5)
     assert scene.active == "wifi"
     scene.forwards.remove("wifi0")
