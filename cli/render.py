@@ -11,7 +11,7 @@ from cli import Failure
 from controller.edges.config import load
 from controller.model.config import ConfigError, Site
 from controller.program.compile import compile
-from controller.program.render import Renderer, Unwritten, wholly_written
+from controller.program.render import Renderer, Unwritten, known_from_file
 
 TREE = Path(__file__).resolve().parent.parent
 OVS_FLOWS = TREE / "ovs-flows"
@@ -53,7 +53,7 @@ def write(path: Path, into: Path) -> list[Path]:
 
 
 def _write_site(site: Site, path: Path, folder: Path) -> Path:
-    known = wholly_written(site)
+    known = known_from_file(site)
     program, render = compile(site, known), Renderer(known.observed.ports)
     folder.mkdir(parents=True, exist_ok=True)
     head = f"# Site {site.name} of {path.name}, written by `bicast render`; change the configuration, not this file.\n"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The brain: decides what every bridge of a multihomed site does with its packets."""
+"""The controller decides how each bridge of a multihomed site forwards packets."""

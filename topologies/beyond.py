@@ -5,7 +5,7 @@
                                         │      .98.0.1    .98.0.2          203.0.113.9  .77
                                       server
 
-ve-far is a port of br-far from the start. Until somebody makes its device in the world's own namespace
+ve-far is a port of br-far from the start. Until somebody makes its device in the world's root namespace
 (docs/how-to/far-site.md), nothing gets to the internet. web has no route to either site, so clients need NAT. IPv6: the
 client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
 

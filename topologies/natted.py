@@ -12,7 +12,7 @@
 Clients, server and inner addresses are twin.py's. Outside, un-wifi and un-lte are 192.168.31.2 and 192.168.32.2, each
 with a default route; the internet sees nat-wifi as 198.51.100.10 and nat-lte as 192.0.2.10. The sites' agents run in
 homehost and farhost (lab/processes/agents.py) and make the devices of the bridge ports tn- and tf-; before that the
-sites cannot reach each other. The controller is at CONTROLLER, in the world's own namespace.
+sites cannot reach each other. The controller is at CONTROLLER, in the world's root network namespace.
 
     mn --custom topologies/natted.py --topo natted
 """

@@ -56,7 +56,7 @@ func message(name string, totals proxy.Totals) *agentv1.TerminalTaken {
 	}
 }
 
-// reason returns why a relay is unreachable, or "".
+// reason returns why a relay is unreachable, or "" if it is reachable or no terminal watches it.
 func (s *interception) reason(relay *proxy.Relay) string {
 	took, at := relay.Setup()
 	for _, each := range s.terminals {

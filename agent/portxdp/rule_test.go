@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// fitted is a second implementation of the MSS rule. It returns nil if the frame is too long.
+// fitted is a second implementation of the MSS rule. It returns nil if the packet is dropped for its length.
 func fitted(frame []byte, largest int) []byte {
 	if len(frame) < 14 || (frame[0]|frame[6])&1 != 0 {
 		return frame
@@ -25,7 +25,7 @@ func fitted(frame []byte, largest int) []byte {
 			return frame
 		}
 		if bytes > largest {
-			return longIPv4(frame, packet, header)
+			return ruleOfLongIPv4(frame, packet, header)
 		}
 		if packet[9] != tcp || binary.BigEndian.Uint16(packet[6:])&0x3fff != 0 {
 			return frame
@@ -41,7 +41,7 @@ func fitted(frame []byte, largest int) []byte {
 			return frame
 		}
 		if bytes > max(largest, 1280) {
-			return longIPv6(frame, packet, next, behind)
+			return ruleOfLongIPv6(frame, packet, next, behind)
 		}
 		if next != tcp || !plain {
 			return frame
@@ -57,6 +57,7 @@ func fitted(frame []byte, largest int) []byte {
 	return out
 }
 
+// lowered lowers the MSS option of a SYN in place, and returns whether it changed anything.
 func lowered(segment, ends []byte, most uint16) bool {
 	if len(segment) < 20 || segment[13]&syn == 0 {
 		return false
@@ -95,7 +96,8 @@ func lowered(segment, ends []byte, most uint16) bool {
 	return changed
 }
 
-// last returns the protocol and the packet behind the extension headers.
+// last returns the protocol and payload behind the extension headers; plain: without a routing, fragment or
+// authentication header.
 func last(next byte, rest []byte) (protocol byte, behind []byte, plain, ok bool) {
 	plain = true
 	for range 6 {
@@ -125,7 +127,8 @@ func last(next byte, rest []byte) (protocol byte, behind []byte, plain, ok bool)
 	return 0, nil, false, false
 }
 
-func longIPv4(frame, packet []byte, header int) []byte {
+// ruleOfLongIPv4 returns nil, or the frame if its packet must not cause an ICMP error (RFC 1122 3.2.2) and passes.
+func ruleOfLongIPv4(frame, packet []byte, header int) []byte {
 	if binary.BigEndian.Uint16(packet[6:])&0x1fff != 0 ||
 		packet[9] == icmp && (len(packet) <= header || slices.Contains([]byte{3, 4, 5, 11, 12}, packet[header])) {
 		return frame
@@ -138,7 +141,8 @@ func longIPv4(frame, packet []byte, header int) []byte {
 	return nil
 }
 
-func longIPv6(frame, packet []byte, next byte, behind []byte) []byte {
+// ruleOfLongIPv6 returns nil, or the frame if its packet must not cause an ICMP error (RFC 4443 2.4) and passes.
+func ruleOfLongIPv6(frame, packet []byte, next byte, behind []byte) []byte {
 	if next == icmpv6 && (len(behind) == 0 || behind[0] < 128 || behind[0] == 137) {
 		return frame
 	}

@@ -138,12 +138,12 @@ class Agent:
         self.session: int | None = None
         self.peer = ""
         self.role = Role.GATEWAY
-        self.terminal = name  # in the certificate
+        self.terminal = name  # the one named in its certificate
         self.path_manager = PathManager.KERNEL
         self.version = ""
         self.capabilities: tuple[Capability, ...] = ()
         self.addresses: tuple[str, ...] = ()
-        self.since = 0.0  # or its end
+        self.since = 0.0  # start of the session, or its end
         self.gone_reason = ""
         self.heard_at: float | None = None
         self.reported_at: float | None = None
@@ -156,9 +156,9 @@ class Agent:
         self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
         self.serves_strangers = False  # MPTCP connections of hosts outside the configuration
         self.homes: dict[str, AddressOwner] = {}  # by address: terminals on this host
-        self.owns: tuple[str, ...] = ()  # their names
+        self.owns: tuple[str, ...] = ()  # names of the terminals in `homes`
         self.concerns: frozenset[str] = frozenset()  # terminals whose connections it reports
-        self.owns_nobody: str | None = None  # why it speaks for no terminal, or not for all of its own
+        self.owns_nobody: str | None = None  # why it speaks for none, or not for all, of the terminals in `homes`
         self.arms = Arms()
         self._doubted = False  # it reported an unarmed failover in this session
         self._waiting: dict[int, Waiting] = {}

@@ -27,7 +27,7 @@ class OrderSlot(Generic[Order]):
         self._directive: int | None = None  # unanswered
 
     def is_due(self, order: Order, idle: bool, holds: bool, now: float) -> bool:
-        """Return whether the order is due. `idle`: it is empty and undoes nothing, so no first order is."""
+        """Return whether to send the order. `idle`: it is empty, and a session without an order needs none."""
         if order != self._ordered:
             return not ((self._ordered is None and idle) or self.unable)
         return not holds and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S

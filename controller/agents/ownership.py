@@ -148,7 +148,7 @@ class OwnershipArbiter:
 # gateway.yaml need no confirmation.
 #
 # A claim counts from its second report on, because a reading is the difference of two. A claim that the terminal's own
-# side does not report was a guess. Guesses are remembered: new ones in each report would find a connection at last.
+# side does not report was a guess. Guesses are counted: a server must not try others until one matches.
 
 KEPT_S = 3.5  # both ends report each second, but not simultaneously
 GUESSES_KEPT_S = 300.0
@@ -176,13 +176,13 @@ class ConnectionClaim:
     def __init__(self, now: float) -> None:
         self.first = self.last = now
         self.repeated = False
-        self.agrees = False  # with a recent report of the terminal's side
-        self.confirmed = False  # at some time
+        self.agrees = False  # a recent report of the terminal's side has this connection
+        self.confirmed = False  # `agrees` was true at least once
 
 
 class OwnSideReports:
     def __init__(self) -> None:
-        self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal: times by key, its own end first
+        self._seen: dict[str, dict[SubflowKey, float]] = {}  # by terminal: when each connection was last reported
         self._reported_at: dict[str, float] = {}  # by terminal
         self._claims: dict[
             tuple[str, str], dict[SubflowKey, ConnectionClaim]

@@ -58,11 +58,11 @@ APART_S = 0.05
 
 class PendingSettles:
     def __init__(self) -> None:
-        self._owed: dict[int, list[LogEntry]] = {}  # by dpid
-        self._followed_at: dict[int, float] = {}
+        self._owed: dict[int, list[LogEntry]] = {}  # by dpid: log entries that record the result
+        self._followed_at: dict[int, float] = {}  # by dpid: the last update of its groups
 
     def owe(self, dpids: tuple[int, ...], entry: LogEntry) -> None:
-        """Schedule both ends. The entry records the result at the first, the terminal's own gateway."""
+        """Schedule updates of these gateways. `entry` records the result at the first, the terminal's own."""
         own, *others = dpids
         self._owed.setdefault(own, []).append(entry)
         for other in others:
@@ -163,7 +163,7 @@ class Core:
                 yield from switch.read(event, self.wanted, now)
                 ports, asked_at = switch.observed.ports, switch.installed_asked_at
                 read = self.copying.read(switch.site, ports, switch.installed, asked_at, self.wanted, now)
-                self._decide_of_copies(read, now)
+                self._apply_copy_decisions(read, now)
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
                 yield from self.within_budgets(now, switch)
             case SwitchApplied():
@@ -190,7 +190,7 @@ class Core:
 
     def tick(self, now: float) -> Iterator[CoreEffect]:
         yield from self._steer(self.steering.tick(self.wanted, now), now)
-        self._decide_of_copies(self.copying.look(self.wanted, now), now)
+        self._apply_copy_decisions(self.copying.look(self.wanted, now), now)
         yield from self.within_budgets(now)
         yield from self._follow(now)
         for switch in self.switches.values():
@@ -213,8 +213,8 @@ class Core:
         return min((at for at in due if at is not None), default=None)
 
     def rest(self, now: float) -> Iterator[CoreEffect]:
-        """Do work once for many events, between bursts and at rests_at()."""
-        self._decide_of_copies(self.copying.rest(self.wanted, now), now)
+        """Do the work that many events share: after each burst of events, and at rests_at()."""
+        self._apply_copy_decisions(self.copying.rest(self.wanted, now), now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
         if any(switch.dead_changed for switch in self.switches.values()):
@@ -229,7 +229,7 @@ class Core:
             yield Close(event.session, reason)  # the edge logs the reason, once per peer
             return
         if switch.session is not None:
-            yield from switch.duplicate_dpid.knock(event, switch.session, now)
+            yield from switch.duplicate_dpid.challenge(event, switch.session, now)
         else:
             yield from self._served(switch, event, now)
 
@@ -267,7 +267,7 @@ class Core:
         self.caps.on_event(event, now)
         yield from self.probing.on_event(event, now)
         yield from self.relays.on_event(event, self.wanted, now)
-        self._decide_of_copies(self.copying.on_event(event, self.wanted, now), now)
+        self._apply_copy_decisions(self.copying.on_event(event, self.wanted, now), now)
         if whole is not None:
             self.peer_sites.on_event(whole, self.wanted, self.switches.ports, now)
             yield from self._copy(now)
@@ -300,13 +300,13 @@ class Core:
     def _leave_dead(self, now: float) -> Iterator[AgentEffect]:
         for switch in self.switches.values():
             switch.dead_changed = False
-        for site, silent in self.peer_sites.silence_changed(self._brings_nothing):
+        for site, silent in self.peer_sites.silence_changed(self._dead_uplinks):
             yield from self._steer(self.steering.silence(site, silent, self.wanted, now), now)
 
-    def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
-        """Return the dead uplinks with the reasons.
+    def _dead_uplinks(self, site: Site) -> Mapping[str, str] | None:
+        """Return the uplinks that the switch found dead, with the reasons.
 
-        None: the switch is not connected, or never found one. Policies then leave terminals without an agent alone.
+        None: the switch is not connected, or never found one. Policies then do not move terminals without an agent.
         """
         switch = self.switches.get(site.dpid)
         if switch is None or switch.session is None:
@@ -323,14 +323,14 @@ class Core:
         return changed
 
     def _steer(self, entries: Iterable[LogEntry], now: float) -> Iterator[AgentEffect]:
-        """Order agents now, and gateways once no other event waits."""
+        """Send orders to agents at once, and to gateways when no other event waits."""
         for entry in entries:
             self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
             self.moves.owe(self.config.dpids(self.steering.steered[entry.terminal].site), entry)
             yield from self.steering.moved(entry, self.wanted, now)
 
-    def _decide_of_copies(self, decisions: Iterable[CopyDecision], now: float) -> None:
-        """The gateways at both ends copy; agents get no order."""
+    def _apply_copy_decisions(self, decisions: Iterable[CopyDecision], now: float) -> None:
+        """Apply decisions about copies. The gateways at both ends make copies, so agents get no order."""
         for decision in decisions:
             name = decision.terminal
             does, reason = "copies" if decision.copies else "one path", decision.reason
@@ -340,9 +340,9 @@ class Core:
             entry = self.steering.copied(decision, now)
             self.moves.owe(self.config.dpids(self.steering.steered[name].site), entry)
 
-    def tells_time(self, moment: Moment, now: float) -> None:
-        """Called once a second: budgets are per day."""
-        self.budgets.tells_time(moment)
+    def set_time(self, moment: Moment, now: float) -> None:
+        """Update the clock of the budgets, which are per day. Called once a second."""
+        self.budgets.set_time(moment)
         if now - self._kept_at >= SPENT_KEPT_EVERY_S:
             self.keep_spent(now)
 
@@ -361,7 +361,7 @@ class Core:
         if barred != before.barred:
             self.wanted = replace(before, barred=barred)
             self.keep_spent(now)
-            self._decide_of_copies(self.copying.bounded(before, self.wanted, now), now)
+            self._apply_copy_decisions(self.copying.bounded(before, self.wanted, now), now)
         for switch in self.switches.values():
             rates = self.budgets.rates(switch.site.home)
             may_change = switch is read or rates.keys() != switch.rates.keys()

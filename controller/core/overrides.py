@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 Placed = tuple[Site, Terminal]
 
 
-def having(terminals: list[Placed], traffic: str) -> list[Placed]:
-    """Raise UnknownClass if no site of the terminals has the class."""
+def in_sites_with(terminals: list[Placed], traffic: str) -> list[Placed]:
+    """Return the terminals at sites with this class. Raise UnknownClass if there are none."""
     found = [(site, terminal) for site, terminal in terminals if traffic in (each.name for each in site.named)]
     if not found:
         there = dict.fromkeys(each.name for site, _ in terminals for each in site.named)
@@ -42,8 +42,8 @@ def set_mode(
 ) -> tuple[Wanted, list[tuple[Site, str]]]:
     """Return the new state and a sentence for each terminal.
 
-    Without a class, the mode is for traffic outside classes with own modes. Without a mode, the configuration decides,
-    also after it changes.
+    Without a class, the mode applies to traffic in no class with its own mode. Without a mode, the configured one
+    applies, also after the configuration changes.
     """
     keys = [terminal.name if traffic is None else in_class(terminal.name, traffic) for _, terminal in terminals]
     if mode is None:
@@ -98,7 +98,7 @@ class Done:
 
 
 def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
-    """Raise Impossible, and change nothing, if one terminal cannot have the uplink."""
+    """Return the new state. Raise Impossible if one of the terminals cannot have the uplink."""
     for site, terminal in terminals:
         reachable(site, terminal, uplink)
         choice = steering.choice(terminal.name, uplink, now)
@@ -135,21 +135,25 @@ def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[
     return Done(after, sentences, entries, moved)
 
 
-# features/relays/requests.py decides what such a request changes; of_relays() applies it.
+# features/relays/requests.py decides what a request about relays changes; of_relays() applies it.
 
 
 def mode(
     core: Core, name: str, wished: Mode | None, now: float, traffic: str | None = None
 ) -> tuple[OverrideResult, list[CoreEffect]]:
+    """Override the mode of terminals, for one class or for traffic in no class with its own mode."""
     terminals = named(core.config.sites, name)
     if traffic is not None:
-        terminals = having(terminals, traffic)
+        terminals = in_sites_with(terminals, traffic)
     wanted, sentences = set_mode(core.wanted, terminals, traffic, wished)
     return _granted(core, wanted, terminals, tuple(each + _when(core, site) for site, each in sentences), [], now)
 
 
 def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect], list[LogEntry]]:
-    """Set the active uplink of terminals. The entries show the agents' results once they have answered."""
+    """Override the active uplink of terminals, or with AUTO leave it to policies.
+
+    The entries show the agents' results once they have answered.
+    """
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
         done = left_to_policies(core.wanted, core.steering, terminals, now)
@@ -161,7 +165,7 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
 
 
 def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Raise Impossible or UnknownRelay, and change nothing."""
+    """Apply a request about relays. If it raises Impossible or UnknownRelay, nothing changes."""
     wanted, sentences = wish(core.config, core.wanted, core.relays.carries)
     changed = core.want(wanted)
     done = sentences if changed else f"{sentences} (no change)"
@@ -169,7 +173,7 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
 
 
 def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Raise UnknownUplink or Impossible, and change nothing."""
+    """Forget today's use of a budget. If UnknownUplink or Impossible is raised, nothing changes."""
     site = site_of_uplink(core.config.sites, gateway, uplink)
     if core.budgets.account(site.home, uplink) is None:
         keys = "budget_bytes_per_day or max_share"

@@ -18,6 +18,6 @@ def shortened(text: str, most: int) -> str:
         return text
     room = most - len(CUT)
     whole = text[: room + 1].rpartition(" ")[0].rstrip(" ,;:")
-    if len(whole) < room // 2:  # too long for a word: cut inside it
+    if len(whole) < room // 2:  # the next word is very long: cut inside it
         whole = text[:room]
     return whole + CUT

@@ -25,14 +25,14 @@ def written_mac(place: TerminalAddress) -> dict[str, Value]:
 
 
 @lru_cache(maxsize=256)
-def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
-    """Return forbidden sources of an uplink: the inside, the gateway, and unroutable ones."""
+def uplink_forged(site: Site, family: Family) -> tuple[str, ...]:
+    """Return the networks that no packet from an uplink may have as source: inside, the gateway's, unroutable ones."""
     return apart(_nowhere_outside(site, family), family)
 
 
 @lru_cache(maxsize=256)
-def of_no_stranger(site: Site, family: Family) -> tuple[str, ...]:
-    """Return these, and the networks of the uplinks and the peer site."""
+def not_on_internet(site: Site, family: Family) -> tuple[str, ...]:
+    """Return the networks of uplink_forged(), and those of the uplinks and the peer site."""
     return apart((*_nowhere_outside(site, family), *site.networks, *site.networks_there), family)
 
 

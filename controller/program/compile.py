@@ -195,7 +195,7 @@ class _Flows:
         for family in Family:
             match = fields(in_port=port.number, eth_dst=mac, eth_type=family.eth_type)
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
-            for network in antispoofing.unbelieved(self._site, family):
+            for network in antispoofing.uplink_forged(self._site, family):
                 claimed = fields(in_port=port.number, eth_type=family.eth_type, **{family.source: network})
                 yield Flow(ENTRY, UPLINK_FORGED_PRIORITY, claimed)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from controller.model.config import Site
-from controller.program.antispoofing import of_no_stranger, written_mac
+from controller.program.antispoofing import not_on_internet, written_mac
 from controller.program.groups import Served, answered, served
 from controller.program.program import DecTtl, Flow, ToGroup, fields
 from controller.program.tables import (
@@ -31,7 +31,7 @@ def exits(site: Site) -> tuple[Served, ...]:
 def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]:
     """Yield flows for packets from the internet. `mac` is the gateway's at the exit's port."""
     family = each.family
-    for network in of_no_stranger(site, family):
+    for network in not_on_internet(site, family):
         claimed = fields(in_port=in_port, eth_type=family.eth_type, **{family.source: network})
         yield Flow(ENTRY, EXIT_FORGED_PRIORITY, claimed)
     match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, **written_mac(each.place))
@@ -43,7 +43,7 @@ def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
     to = {each.family: (DecTtl(), ToGroup(each.delivery.group_id)) for each in exits(site)}
     for family in to:
         for in_port in uplinks:
-            for network in of_no_stranger(site, family):
+            for network in not_on_internet(site, family):
                 match = fields(in_port=in_port, eth_type=family.eth_type, **{family.destination: network})
                 yield Flow(LEAVE, EXIT_DROP_PRIORITY, match)
     for each in answered(site):

@@ -76,7 +76,7 @@ class Unwritten(Exception):
     """A site that needs a controller: to learn MACs, count copies or relay."""
 
 
-def wholly_written(site: Site) -> Known:
+def known_from_file(site: Site) -> Known:
     """Return the state from the file alone, with ports numbered in its order."""
     if site.relaying is not None:
         raise Unwritten(f"site {site.name}: relaying needs a controller and an agent; remove `relaying`")

@@ -33,7 +33,7 @@ class Prefer:
 
     path: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
-    hard: bool  # the others are dead
+    hard: bool  # all other paths are dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Caps:
     ports: tuple[str, ...] = ()  # of the terminals; gateways only
 
 
-# Probing. The core does not know the keys: each belongs to one numbered meeting of two agents.
+# Probing. A meeting pairs one session of each of two agents. Its number selects a key that the core does not know.
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class NotAnswered(Exception):
 
 
 class Writer(Protocol):
-    """Blocks until the core answers, and briefly for switches and agents. A refused request changes nothing."""
+    """Requests wait for the core, and briefly for switches and agents. A refused request changes nothing."""
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> OverrideResult:
         """Set a mode. None: the configured one. Without a class: for traffic in no class with its own mode."""

@@ -27,7 +27,7 @@ class DuplicateDpid:
         self._question: int | None = None  # ticket of the barrier
         self._asked_at = 0.0
 
-    def knock(self, newcomer: SwitchOpened, served: int, now: float) -> Iterator[Effect]:
+    def challenge(self, newcomer: SwitchOpened, served: int, now: float) -> Iterator[Effect]:
         """Send a barrier to session `served`. Only the newest newcomer waits."""
         if self._waiting is not None:
             yield Close(self._waiting.session, f"the same switch reconnected, from {newcomer.peer}")

@@ -90,7 +90,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
         yield task.terminals, task.block_bytes, task.low_water_bytes, number, *told
 
 
-FIRST_TRACE = 5  # the paper's number
+FIRST_TRACE = 5  # figure number of the paper's first trace
 COLOURS = {1: "tab:blue", 2: "tab:orange", 3: "tab:green"}
 
 

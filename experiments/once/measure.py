@@ -231,7 +231,7 @@ Run: TypeAlias = (
 
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
-    yield run_flood(plan.deluge)
+    yield run_flood(plan.flood_packets)
     with laboratory(TWIN, logs) as lab:
         yield from _pings(lab, plan, reordered=False)
         for mode, those in groupby(plan.flows, key=lambda each: each[0]):
@@ -248,7 +248,7 @@ def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
                 yield run_upload(lab, mode, queue_ms, plan.upload_cuts)
                 lab.recover()
             yield from _bulk(lab, mode, plan)
-        for _, mode in product(range(plan.blacks), (ONCE, SINGLE)):
+        for _, mode in product(range(plan.blackouts), (ONCE, SINGLE)):
             lab.pin(mode)
             yield run_blackout(lab, mode)
             lab.recover()

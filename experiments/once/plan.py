@@ -56,16 +56,16 @@ class Plan:
     rounds: int  # pings and requests
     pings: int
     percent: tuple[float, ...]  # losses, in all combinations of paths
-    beside: tuple[Losses, ...]  # losses with single and off too
+    beside: tuple[Losses, ...]  # losses that are measured with single and off too
     flow_s: float
     ask_s: float
     cuts: int  # per mode, with datagrams
-    upload_cuts: int  # with an upload
-    deluge: int  # packets
+    upload_cuts: int  # the same with an upload
+    flood_packets: int  # through the kernel program alone
     bulk_s: float
-    blacks: int  # downloads per mode
-    deaths: int
-    tunnelled: int  # rounds through tunnels
+    blackouts: int  # downloads per mode, each with Wi-Fi losing all packets for some time
+    deaths: int  # of Wi-Fi, while its ports stay up
+    tunnelled: int  # repetitions through tunnels
 
     @property
     def flows(self) -> tuple[tuple[str, Losses], ...]:
@@ -83,9 +83,9 @@ QUICK = Plan(
     ask_s=8.0,
     cuts=5,
     upload_cuts=3,
-    deluge=300_000,
+    flood_packets=300_000,
     bulk_s=4.0,
-    blacks=1,
+    blackouts=1,
     deaths=2,
     tunnelled=2,
 )
@@ -99,9 +99,9 @@ FULL = Plan(
     ask_s=10.0,
     cuts=30,
     upload_cuts=8,
-    deluge=10_000_000,
+    flood_packets=10_000_000,
     bulk_s=8.0,
-    blacks=2,
+    blackouts=2,
     deaths=4,
     tunnelled=2,
 )

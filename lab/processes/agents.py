@@ -100,10 +100,10 @@ class AgentProcess:
 def agent(
     controller: Controller, machine: Machine | None, name: str, role: str, host: Machine | None = None
 ) -> Iterator[AgentProcess]:
-    """Run an agent in the namespace of `machine`, or with None in the world's own, that of bridges.
+    """Run an agent in the namespace of `machine`, or with None in the world's root namespace, which has the bridges.
 
-    Its connection leaves from the world's own namespace. With a `host` its packets leave from there, the controller is
-    at natted.py's address, and the agent controls the world's own namespace.
+    The agent connects to the controller from the root namespace. With a `host` it sends its packets from there, reaches
+    the controller at natted.py's address, and controls the root namespace.
     """
     invitation = controller.client.invite(name, role)
     with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
@@ -126,7 +126,7 @@ def _netns_prefix(host: Machine | None) -> tuple[str, ...]:
 
 
 def _with_constant_load(directory: Path) -> tuple[str, ...]:
-    """Otherwise a relay counts the test machine's load as its own."""
+    """Return a command prefix that shows the agent a constant load: a relay would report the test machine's."""
     stat = directory / "stat"
     stat.write_bytes(Path("/proc/stat").read_bytes())
     return ("unshare", "--mount", "sh", "-ec", 'mount --bind "$0" /proc/stat; exec "$@"', str(stat))
@@ -146,7 +146,7 @@ def hosts(net: Stage) -> Mapping[str, Machine]:
 def eliminating(
     controller: Controller, *sites: str, hosts: Mapping[str, Machine] = NO_HOSTS
 ) -> Iterator[dict[str, AgentProcess]]:
-    """Run agents at these sites that eliminate copies from the beginning of the block; yield them by name."""
+    """Run agents at these sites; yield them by name once they eliminate copies."""
     with ExitStack() as running:
         agents = {
             name: running.enter_context(agent(controller, None, name, "gateway", hosts.get(name))) for name in sites

@@ -3,5 +3,5 @@
 
 from __future__ import annotations
 
-CONTROLLER = "198.18.1.1"  # in the world's own namespace
-SITE_HOSTS = {"home": "homehost", "far": "farhost"}  # by site
+CONTROLLER = "198.18.1.1"  # in the root network namespace of the world (isolate.py)
+SITE_HOSTS = {"home": "homehost", "far": "farhost"}  # by site: its host behind the NATs

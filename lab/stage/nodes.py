@@ -142,7 +142,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
 class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, the topology's port numbers.
 
-    In the world's own network namespace it reaches a controller at 127.0.0.1. `late_ports` maps ports, whose devices
+    In the world's root network namespace it reaches a controller at 127.0.0.1. `late_ports` maps ports, whose devices
     are made later, to numbers.
     """
 

@@ -138,7 +138,7 @@ def test_a_removed_interface_leaves_no_loss_behind() -> None:
 
 @contextmanager
 def plain_pair() -> Iterator[str]:
-    """Two interfaces in the world's own namespace, where a gateway's are, and no Open vSwitch."""
+    """Two interfaces in the world's root namespace, like a gateway's, without Open vSwitch."""
     run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
     for name in ("near", "far"):
         run("sysctl", "--quiet", "--write", f"net.ipv6.conf.{name}.disable_ipv6=1")

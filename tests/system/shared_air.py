@@ -180,7 +180,7 @@ def _line(told: str) -> UploadSocket:
 
 
 def programs_at(device: str) -> int:
-    """Count the programs of any kind at a device in the world's own namespace."""
+    """Count the programs of any kind at a device in the world's root namespace."""
     filters = "".join(run("tc", "filter", "show", "dev", device, way).stdout for way in ("ingress", "egress"))
     return filters.count("bicast_") + sum(_links_at(device, each) for each in (TCX_INGRESS, TCX_EGRESS))
 

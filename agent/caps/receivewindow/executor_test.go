@@ -164,7 +164,7 @@ func TestReturningPortIsAttachedAgain(t *testing.T) {
 func TestSecondAgentTakesOverWhenTheFirstEnds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.order(capped(0, lasting)) // nothing is to be lifted when it ends
+	h.order(capped(0, lasting)) // no window is lowered, so Run ends without a wait
 	second := h.another()
 	if _, err := second.Order(capped(10, lasting)); err == nil || !strings.Contains(err.Error(), "another agent (process") {
 		t.Fatalf("%v, expected to be refused", err)
@@ -183,7 +183,7 @@ func TestSecondAgentTakesOverWhenTheFirstEnds(t *testing.T) {
 
 func TestOrderFailsOnceTheExecutorHasEnded(t *testing.T) {
 	h := newHouse(t)
-	h.order(capped(0, lasting)) // nothing is to be lifted when it ends
+	h.order(capped(0, lasting)) // no window is lowered, so Run ends without a wait
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	h.executor.Run(ctx)

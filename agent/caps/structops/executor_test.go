@@ -22,7 +22,7 @@ func TestWindowsFollowBothLimits(t *testing.T) {
 	own := older.Control()
 	w.Order(executor, capOf(near, far, 20, 30))
 	newer := w.Upload(far, false)
-	if !held(older) || !held(newer) {
+	if !underCap(older) || !underCap(newer) {
 		t.Fatalf("%s, %s: expected both to be held by now", older.Control(), newer.Control())
 	}
 	w.Start(executor)
@@ -58,7 +58,7 @@ func TestUncappedConnectionsAreUnchanged(t *testing.T) {
 	inside.StaysWithin(5, 10)
 	for _, each := range []*capstest.Upload{beside, away} {
 		each.AwaitWindow(100, 10_000)
-		if held(each) {
+		if underCap(each) {
 			t.Fatalf("%s has another congestion control", each.Conn.RemoteAddr())
 		}
 	}
@@ -200,7 +200,7 @@ func TestSocketsOwnCongestionControlIsRestored(t *testing.T) {
 	upload.Option(func(socket int) error {
 		return unix.SetsockoptString(socket, unix.SOL_TCP, unix.TCP_CONGESTION, "cubic")
 	})
-	await(t, func() bool { return held(upload) }, func() any { return upload.Control() }, "ours")
+	await(t, func() bool { return underCap(upload) }, func() any { return upload.Control() }, "ours")
 	w.Order(executor)
 	if now := upload.Control(); now != "cubic" {
 		t.Fatalf("%s, expected cubic", now)

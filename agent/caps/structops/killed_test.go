@@ -25,11 +25,11 @@ func TestCapsEndWithTheLeaseWhenTheAgentIsKilled(t *testing.T) {
 	}
 	agent.Wait()
 	upload.AwaitWindow(13, 100)
-	if now := upload.Info(); now.Snd_ssthresh > 24 || !held(upload) {
+	if now := upload.Info(); now.Snd_ssthresh > 24 || !underCap(upload) {
 		t.Fatalf("%s with a threshold of %d segments, expected ours without a slow start", upload.Control(), now.Snd_ssthresh)
 	}
 	newer := w.Upload(far, false)
-	if held(newer) {
+	if underCap(newer) {
 		t.Fatal("a new socket has no cap")
 	}
 	executor := w.Executor()

@@ -27,4 +27,5 @@ var (
 
 func newWorld(t *testing.T) *capstest.World { return capstest.New(t, NewExecutor) }
 
-func held(u *capstest.Upload) bool { return strings.HasPrefix(u.Control(), "bicast_") }
+// underCap returns whether the upload's congestion control is one of this program's.
+func underCap(u *capstest.Upload) bool { return strings.HasPrefix(u.Control(), "bicast_") }

@@ -127,7 +127,7 @@ def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
 def _both(
     first: tuple[T, ...], second: tuple[T, ...], meet: Callable[[T, T], T | None], say: Callable[[T], str]
 ) -> str | None:
-    """Describe common values of one kind. None: no value. Empty: any value."""
+    """Describe the values of one kind that both classes match. None: they share none. Empty: any value."""
     if not first or not second:
         met = list(first or second)
     else:

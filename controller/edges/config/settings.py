@@ -62,7 +62,7 @@ def listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
 
 
 def _agents(place: Node) -> AgentService:
-    """Certificates keep strangers out, wherever it listens."""
+    """Any listen address is allowed: certificates keep unknown peers out."""
     keys = place.mapping("listen", "join", "directory")
     return AgentService(
         listen=keys.maybe("listen", Node.endpoint, DEFAULT_AGENTS.listen),
@@ -80,7 +80,7 @@ def _directory(place: Node) -> str:
 
 
 def _unless_otherwise(place: Node, fits: Callable[[int], bool], expected: str) -> str:
-    """Return a path that is free or that fits. Only a later write shows whether it is permitted."""
+    """Return a path that does not exist yet or is of the right kind. Permissions are not checked."""
     path = place.path()
     try:
         good = fits(Path(path).stat().st_mode)

@@ -115,7 +115,7 @@ def _share(place: Node) -> float:
 
 
 def unlimited_at(place: Node, limits: Limits, other: str) -> None:
-    """Refuse limits at the mirroring site: its uplinks are the other ends, whose bytes are counted once."""
+    """Refuse limits at the mirroring site: its uplinks are the other ends of the same links, whose limits apply."""
     if limits != UNLIMITED:
         written = OF_BUDGETS[0] if limits.budget_bytes_per_day is not None else OF_BUDGETS[1]
         value = limits.budget_bytes_per_day if limits.budget_bytes_per_day is not None else limits.max_share

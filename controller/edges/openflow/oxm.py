@@ -44,7 +44,7 @@ NICIRA_IN_PORT = 0xFFF8  # ingress port
 
 # The framework's fields, by class and field number as in oxm_type.
 NICIRA_NAMES = {"nd_target": "ipv6_nd_target", "nd_sll": "ipv6_nd_sll", "nd_tll": "ipv6_nd_tll"}
-# Open vSwitch's own fields (2.12) of the class 0x1000, which a solicitation lacks
+# Open vSwitch's own fields (2.12) of class 0x1000; solicitations do not have them
 DISCOVERY = {0x1000 << 7 | 1: ("icmpv6_nd_reserved", 4), 0x1000 << 7 | 2: ("icmpv6_nd_options_type", 1)}
 _FIELDS = {
     **{field.oxm_type: (field.name, field.type.size) for field in ofproto.oxm_types if isinstance(field.num, int)},
@@ -54,7 +54,7 @@ NUMBERS: dict[str, int] = {name: number for number, (name, _) in _FIELDS.items()
 
 
 def _canonical(name: str, width: int) -> str:
-    """Open vSwitch reports moves with Nicira's numbers and names."""
+    """Return OpenFlow's name of a field: Open vSwitch reports moves with Nicira's names."""
     plain = NICIRA_NAMES.get(name, name.removesuffix("_nxm"))
     return plain if _FIELDS.get(NUMBERS.get(plain, -1)) == (plain, width) else name
 
@@ -63,7 +63,7 @@ KNOWN = {number: (_canonical(name, width), width) for number, (name, width) in _
 MACS = {"eth_src", "eth_dst", "arp_sha", "arp_tha", "ipv6_nd_sll", "ipv6_nd_tll"}
 IPV4 = {"ipv4_src", "ipv4_dst", "arp_spa", "arp_tpa"}
 IPV6 = {"ipv6_src", "ipv6_dst", "ipv6_nd_target"}
-UNKNOWN = "oxm_"  # and class and field number; values are hexadecimal
+UNKNOWN = "oxm_"  # prefix of the class and field number; values are hexadecimal
 
 
 def _width(name: str) -> int:

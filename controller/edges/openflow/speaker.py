@@ -194,7 +194,7 @@ class SwitchSession:
         self._counts: dict[int, SwitchReading] = {}  # of port counters alone
         self._understood = Understood()
         self._deleted: set[FlowKey] = set()  # by us; the switch may not have confirmed yet
-        self._lost = False  # flows, since the switch was last asked to be read
+        self._lost = False  # FlowsLost was sent since the last request to read the switch
 
     def ports_described(self, descriptions: list[Any]) -> None:
         self._ports.update(map(_port, descriptions))

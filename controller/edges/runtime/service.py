@@ -344,7 +344,7 @@ class Service:
             if now >= next_tick:  # before any waiting job: a flood of packets must not stop the clock
                 notify("WATCHDOG=1")  # systemd restarts a controller whose core hangs
                 next_tick = now + TICK_S
-                self._core.tells_time(moment(time.time()), now)
+                self._core.set_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
                 self._memory.keep_decisions(_wall_offset_s())
             due = self._core.rests_at()

@@ -84,8 +84,8 @@ def _spent_on_probe(place: Node) -> SentProbe:
 
 
 VERSION = 5
-SINCE = ("decided", "once", "copies", "spent", "relays")  # version 2, version 3, two of 4, version 5
-SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4, 5: 5}  # how many of them
+SINCE = ("decided", "once", "copies", "spent", "relays")  # keys added since version 1: one each in 2, 3 and 5, two in 4
+SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4, 5: 5}  # by version of a file: how many of these keys it has
 
 T = TypeVar("T")
 
@@ -251,8 +251,8 @@ class Memory:
 
     def __init__(self, store: Store, lasting: Callable[[], tuple[Wanted, Pages]]) -> None:
         self._store, self._lasting = store, lasting
-        self._saved = lasting()  # what a restart would find
-        self._failed = ""  # why it may find another
+        self._saved = lasting()  # the state on the disk
+        self._failed = ""  # why the disk may have another state; "": it does not
 
     def keep(self, wall_offset_s: float) -> None:
         """Save the state or raise StoreError. A restart loses the changes unless `keep_decisions` saves them later."""

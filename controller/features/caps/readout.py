@@ -102,7 +102,7 @@ def _sharer(
         most_segments=cap.most_segments,
         least_segments=None
         if by is not None and by.capability != CAPS
-        else cap.least_segments,  # others set no lower limit
+        else cap.least_segments,  # clamps and windows have no lower limit
         windows=tuple(
             WindowView(own, other, one.most, one.least, one.pace_bps)
             for (own, other), one in sorted(cap.windows.items())

@@ -44,11 +44,11 @@ class Budgets:
         self._stored = {**self._stored, **self.spent}
         self._accounts = {}
         if self._moment is not None:
-            self.tells_time(self._moment)
+            self.set_time(self._moment)
 
     # Readings
 
-    def tells_time(self, moment: Moment) -> None:
+    def set_time(self, moment: Moment) -> None:
         self._moment = moment
         for at, limits in self._limits.items():
             if at not in self._accounts:

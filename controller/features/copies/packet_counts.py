@@ -72,8 +72,8 @@ JUDGED_S = 3.0  # shortest interval to judge: a report and a reading are a secon
 SLOW_JUDGED_S = 20.0  # longest interval to wait for UNREPORTED_PACKETS: a game may send 2 per second
 KEPT_FOR_S = 40.0  # agents' reports: two readings of a large site
 READ_WITHIN_S = 60.0  # between readings; over longer intervals the time of packets is unknown
-UNREPORTED_PACKETS = 30  # fewer in SLOW_JUDGED_S are name service and keepalives
-FAST_PER_S = 10.0  # packets per second; for slower senders ten probes per second show a loss before the second one
+UNREPORTED_PACKETS = 30  # in SLOW_JUDGED_S: fewer are name service and keepalives
+FAST_PER_S = 10.0  # packets per second: ten probes per second show a loss before a slower sender loses two packets
 
 
 @dataclass(frozen=True, slots=True)

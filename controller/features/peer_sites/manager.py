@@ -98,7 +98,7 @@ class PeerSites:
         return here, there
 
     def silent(self, *sites: Site) -> dict[str, str]:
-        """Return reasons by uplink without incoming copies, while others have them."""
+        """Return the uplinks that deliver no copies while others do, with the reasons."""
         return {
             name: why for site in sites if site.name in self.once for name, why in self._silence.at(site.name).items()
         }

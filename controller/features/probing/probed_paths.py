@@ -24,16 +24,16 @@ from controller.protocol.requests import Impossible
 # Probes cost at most a hundredth of a path's capacity and of a day's budget
 
 PART = 0.01
-SMALL_DIFFER = 0.97  # small packets of the other direction are a tenth or an eighth of a probe
+SMALL_DIFFER = 0.97  # margin: small packets are a tenth or an eighth of a probe, by its direction
 SELDOM_S = 600.0  # shortest time between probes of the same path and direction
-ASSUMED_BPS = 1e6  # before the first estimate
+ASSUMED_BPS = 1e6  # of a path without an estimate
 DAY_S = 86_400.0
-KEPT_PAID_S = 3 * DAY_S  # of metered paths, which may be probed only every second day
-FIRST_AFTER_S = 5.0  # the first probe, after the first answer
+KEPT_PAID_S = 3 * DAY_S  # age limit on metered paths, which may be probed only every second day
+FIRST_AFTER_S = 5.0  # from the first answer to a health packet to the first probe
 PAUSE_MS = 100  # between health packets
-PAUSE_WATCHED_MS = 20  # while unreported traffic is sent
-PAUSE_SPARED_MS = 1000  # on metered paths and on shared air
-AGAIN_AFTER_S = 30.0  # after a probe could not begin
+PAUSE_WATCHED_MS = 20  # the same while unreported traffic is sent
+PAUSE_SPARED_MS = 1000  # the same on metered paths and on shared air
+AGAIN_AFTER_S = 30.0  # until the next attempt, if a probe could not begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> floa
 
 
 def paid_at(spent: Iterable[SentProbe], wanted_bytes: int, budget_bytes: int) -> float | None:
-    """Return the time when `wanted_bytes` fit into the budget's part, or None if they never fit.
+    """Return when the budget allows a probe of `wanted_bytes`, or None if it never does.
 
-    The limit holds for any period of a day: half of the part is for the last probe, and earlier probes were waited for.
+    A probe may use half of PART, and the next waits in proportion to its bytes. So any 24 hours stay within PART.
     """
     half = PART / 2 * budget_bytes
     if wanted_bytes > half:

@@ -21,7 +21,7 @@ from controller.protocol.orders import Probe
 # The plan of a probe
 #
 # Packets that queue behind one another measure nothing, so slow and new paths get longer pauses in both directions. On
-# a fast path a packet's time is small beside the processor's, so it needs more packets. Slow and
+# a fast path a packet's transmission time is small beside the hosts' own time, so it needs more packets. Slow and
 # metered paths get the fewest packets that suffice.
 
 SHORTEST_UP = 16  # bytes of UDP payload
@@ -33,9 +33,9 @@ TRAINS_FEW, TRAIN_PACKETS_PAID = 8, 18
 SLOW_BPS, FAST_BPS = 2e6, 50e6
 TRIES, TRIES_FAST, TRIES_FEW = 10, 100, 3
 PAUSE_US, PAUSE_FAST_US = 10_000, 1_000
-PAUSE_NEW_US = 40_000  # 0.3 Mbit/s
+PAUSE_NEW_US = 40_000  # on a new path: 0.3 Mbit/s with the longest packets
 LONGEST_PAUSE_US = 500_000
-APART = 10  # pause, in transmission times of the longest packet
+APART = 10  # shortest pause, in transmission times of the packet
 HEADERS = 62  # bytes of Ethernet, IPv6 and UDP; IPv4 has less
 SMALL = 64 + HEADERS  # an answer, or the request for a long one
 

@@ -3,7 +3,8 @@
 
     both connected ──► met ──► the far one is ordered to answer ──► it does ──► the near one is ordered to send
 
-A meeting lasts while one of them is away: agents continue with their last orders.
+A meeting pairs one session of each agent. Its number selects the key of their packets. It lasts while one of them is
+away: agents continue with their last orders.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Host:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     path: ProbedPath
-    near: int  # the sessions of both agents
+    near: int  # session of the near end's agent; `far` likewise
     far: int
     number: int
     watched: bool  # with short pauses between packets
@@ -102,7 +103,7 @@ class Meetings:
     def __init__(self, tickets: Tickets) -> None:
         self._tickets = tickets
         self._of: dict[At, Meeting] = {}
-        self._answered: frozenset[int] = frozenset()  # numbers
+        self._answered: frozenset[int] = frozenset()  # numbers of the meetings that the far end answers
 
     def keep(self, paths: Mapping[At, ProbedPath]) -> None:
         self._of = {at: met for at, met in self._of.items() if paths.get(at) == met.path}

@@ -25,7 +25,7 @@ from controller.protocol.reports import (
 
 MOST_AT_ONCE = 64  # limit of api/agent.proto
 MOST_WANTED = 256
-REPORTS_WITHIN_S = 15.0  # an agent takes 3 s per place for a few at a time, and may be busy
+REPORTS_WITHIN_S = 15.0  # an agent measures a few destinations at a time, 3 s each, and may be busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class RelayClientAgent:
             yield _direct(self.session, self.take, take, tickets, now)
         if self.last_report is None:
             return  # its reachable relays are not known yet; earlier choices stay
-        # Empty choices are sent too: the agent may keep those of an earlier run, and does not report their places.
+        # Empty choices are sent too: the agent may keep an earlier run's choices, and not report their destinations.
         if self._choices.is_due(choices, not take.terminals, self._choices.refused is None, now):
             yield _direct(self.session, self._choices, choices, tickets, now)
 

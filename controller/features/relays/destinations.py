@@ -32,7 +32,7 @@ from controller.protocol.orders import Choices, DistanceTarget, RelayChoice
 from controller.protocol.reports import Distance, PendingDestination, RelayReport
 
 KEPT_S = OLD_S
-RENEWED_AFTER_S = KEPT_S / 2  # if a connection asks for it
+RENEWED_AFTER_S = KEPT_S / 2  # age from which the next connection causes a new measurement
 FAILED_KEPT_S = 60.0
 MOST = 1 << 15
 
@@ -50,7 +50,7 @@ class KnownDistance:
         routers = (
             LegRouter(
                 router.address or f"{agent}, {number} hops away", router.rtt_us / 1e3
-            )  # silent routers equal no other
+            )  # unique for a silent router, so that it equals no other
             for number, router in enumerate(self.way.routers, 1)
         )
         return Leg(self.way.rtt_us / 1e3, age_s=now - self.at, routers=tuple(routers))
@@ -132,7 +132,7 @@ def _parallel(query: RelayQuery) -> RelaySelection:
 
 
 def _draw(query: RelayQuery) -> float:
-    """Return the paper's random number. It depends on the place and the candidates, so a restart keeps it."""
+    """Return the paper's random number, derived from destination and candidates: a restart draws the same."""
     names = ",".join(sorted(each.name for each in query.candidates))
     return crc32(f"{query.destination} {names}".encode()) / 2**32
 
@@ -153,15 +153,15 @@ def by_all(query: RelayQuery) -> Mapping[Choosing, RelaySelection]:
     return {each: way(query) for each, way in CHOOSE.items() if known or each is not Choosing.TRACEROUTE}
 
 
-SETTLES_S = 5.0  # measurements are complete by then
-REVIEWED_EVERY_S = 60.0  # the inputs have aged
+SETTLES_S = 5.0  # from the start of measurements until all are complete
+REVIEWED_EVERY_S = 60.0  # age of a choice from which it is made again
 MOST_REVIEWED = 32  # per run: each one costs a prediction per relay
 
 
 @dataclass(slots=True)
 class Destination:
     prefix: str
-    address: str  # the first destination there; it represents the prefix
+    address: str  # the first requested address of the prefix; measurements use it
     port: int
     measuring_since: float | None = None
     choice: RelaySelection | None = None  # None: not made yet, or expired
@@ -221,9 +221,9 @@ class Destinations:
         return RelayChoice(destination.prefix, left, together=len(left) > 1)
 
 
-NONE = Choices()
+NO_CHOICES = Choices()
 MOST_DESTINATIONS = 256  # for all sites together
-FELT_PERCENT = round(100 * BUSY_FROM)
+BUSY_FROM_PERCENT = round(100 * BUSY_FROM)  # a lower load changes no choice
 
 UplinkBps = Callable[[str, float], float | None]  # fastest uplink towards the site; None: not known
 
@@ -387,7 +387,7 @@ class RelayChooser:
 
     def choices(self, context: RelayContext) -> Choices:
         if context.method not in CHOOSE:
-            return NONE
+            return NO_CHOICES
         return Choices(self._destinations[context.site.name].choices(context.relays, context.may_go_direct))
 
     def _candidate(
@@ -423,6 +423,6 @@ def _relay_states(context: RelayContext) -> tuple[tuple[str, bool, int, int], ..
     """Return the connected relays and their reports in coarse steps, as exact figures change with each report."""
     reports = ((name, each.report) for name, each in context.figures.items() if name in context.relays)
     return tuple(
-        (name, name in context.relay_agents, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
+        (name, name in context.relay_agents, max(one.busy_percent, BUSY_FROM_PERCENT) // 5, one.overhead_us // 1000)
         for name, one in reports
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent
-from controller.features.relays.destinations import CHOOSE, NONE, RelayChooser, RelayContext, UplinkBps
+from controller.features.relays.destinations import CHOOSE, NO_CHOICES, RelayChooser, RelayContext, UplinkBps
 from controller.features.relays.orders import RelayOrders
 from controller.model.config import Config
 from controller.model.known import RelayOverride, Wanted
@@ -177,7 +177,7 @@ class RelayManager:
             yield from agent.tell(self.orders.relay(agent.name), self._tickets, now)
         else:
             context = self.context(agent.name)
-            choices = self.chooser.choices(context) if context is not None else NONE
+            choices = self.chooser.choices(context) if context is not None else NO_CHOICES
             yield from agent.tell(self.orders.take(agent.name), choices, self._tickets, now)
         yield from self._measure(agent, now)
 
@@ -201,7 +201,7 @@ class RelayManager:
     # Choices
 
     def context(self, site: str) -> RelayContext | None:
-        """Return the scene of a site; None: it intercepts nothing, or its agent is not connected."""
+        """Return the context of a site; None: it intercepts nothing, or its agent is not connected."""
         gateway = self.gateways.get(site)
         if gateway is None or site not in self.orders.takers:
             return None

@@ -237,7 +237,7 @@ class SteeringManager:
                 True,
                 (f"nothing moved: {steered.course.active} was chosen in the meantime"),
             )
-            steered.moved_by_hand(agent, agent.tokens(event.name), now)
+            steered.moved_hard(agent, agent.tokens(event.name), now)
             return []
         steered.move(entry.uplink, now)
         return [entry]

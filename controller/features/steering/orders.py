@@ -38,7 +38,7 @@ class Orders:
         for name in choice.movers:
             agent = self._agents[name]
             if name in entry.agents:  # its failover moved them; its last report is older
-                steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
+                steered.moved_hard(agent, agent.tokens(entry.terminal), now)
             else:
                 yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)
 
@@ -75,7 +75,7 @@ class Orders:
             yield from agent.disarm(terminal, self._tickets, now)
 
     def _order(self, steered: Steered, agent: Agent, entry: LogEntry, order: Prefer, now: float) -> Direct:
-        take = steered.moved_by_hand if order.hard else steered.unfollowed
+        take = steered.moved_hard if order.hard else steered.unfollowed
         take(agent, agent.tokens(steered.name), now)
         steered.found(agent).moved()
         direct = agent.order(order, steered.name, self._tickets, now)

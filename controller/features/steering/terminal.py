@@ -191,8 +191,8 @@ class Steered:
         self.looked_at = now
         self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
 
-    def able_to_ride(self, *uplinks: str) -> bool:
-        """Return whether the terminal can use these uplinks, which may have left the configuration."""
+    def can_use(self, *uplinks: str) -> bool:
+        """Return whether the terminal can use these uplinks. The configuration may no longer have them."""
         return all(uplink in self.able for uplink in uplinks)
 
     def attended(self, agent: Agent) -> None:
@@ -283,7 +283,7 @@ class Steered:
         """Return the failover that fired, or None. One from an earlier run is assumed to be what would be armed now."""
         known = agent.fired(self.name, now)
         if known is not None:
-            return known if self.able_to_ride(known.watched, known.fallback) else None
+            return known if self.can_use(known.watched, known.fallback) else None
         tells = self.name in agent.concerns or self.name in agent.owns
         if not tells or not self.is_left_to_them(wanted) or not agent.arms.fired_unknown(self.name):
             return None
@@ -339,8 +339,8 @@ class Steered:
             self._followed[agent.name] = (before | new, since)
         return new
 
-    def moved_by_hand(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
-        """A hard move leaves only dead paths, so its connections are checked soon."""
+    def moved_hard(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
+        """Record connections as ordered by a hard move. It only leaves dead paths, so they are checked again soon."""
         self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
 
 

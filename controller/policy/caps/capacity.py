@@ -28,7 +28,7 @@ from controller.policy.caps.windows import SEGMENT_US
 
 LEAST_BPS, MOST_BPS = 10_000.0, 1e12  # range of a capacity; fewer deliveries count as idle
 QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above shortest * factor + µs counts as queued
-QUEUED_SEGMENTS = 20  # in the queue, if no cap is used up: a call's few late packets are no queue
+QUEUED_SEGMENTS = 20  # fewest in a queue while no terminal uses its caps up: a call's few late packets are no queue
 QUEUED_SHARE = 0.75  # above this share of deliveries from terminals with queued packets, the access point has a queue
 CAP_LIMITED_SHARE = 0.8  # above this share of the rate that its caps allow, a terminal uses its caps up
 LONGER_RTT_FACTOR = 1.1  # round trips above this multiple of those before a trial are longer
@@ -48,7 +48,7 @@ class Use:
     bps: float
     granted_bps: float | None = None  # rate that its caps allow; None: a connection has no cap
     segments: int = 0  # sum of its caps
-    rtt_us: int | None = None  # of the pair least above its shortest; None: unknown
+    rtt_us: int | None = None  # present round trip of the pair that is least above its shortest; None: unknown
     shortest_us: int | None = None
 
     @property
@@ -70,12 +70,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    base_bps: float  # the figure before it
+    base_bps: float  # the figure before the trial
     part: float  # relative change of the figure; negative: less
     terminals: frozenset[str]  # terminals whose caps change
-    before_bps: float  # their deliveries before
-    segments: int  # the sum of their caps before
-    rtt_us: float  # their mean before
+    before_bps: float  # their deliveries before the trial
+    segments: int  # the sum of their caps before the trial
+    rtt_us: float  # mean of their round trips before the trial
     active: int
     until: float
 

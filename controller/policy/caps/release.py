@@ -30,13 +30,13 @@ QUEUED_S = 1.5  # until the reported deliveries, which lag, are all from a full 
 AVERAGED_S = 1.0  # time constant of the averages
 JOINED_S = 2.0  # a queue soon after a terminal joined is what it sent before it had a cap
 FULL_SHARE = 0.9  # share of the bandwidth; caps return when terminals deliver it
-KEPT_S = 5.0  # full for this time: deliveries vary as uncapped senders come and go
-GIVEN_SHARE = 0.95  # of an equal share: the lower limit of each
+KEPT_S = 5.0  # FULL_SHARE must last this long: deliveries vary as uncapped senders come and go
+GIVEN_SHARE = 0.95  # lower limit of each terminal, in equal shares
 TRIAL_S, BEFORE_S = 8.0, 5.0  # trial length; deliveries before BEFORE_S are from before larger windows took effect
 MORE, LESS = 1.1, 0.8  # factors of deliveries: a trial's gain, and a loss that ends a rest
-YIELDS = 1.25  # factor of the mean delivery; without margin, loss would lower it ever more
-REST_S = 60.0  # capped after a trial without gain
-RETRY_S = 60.0  # then caps return as a test, which ends if terminals get less
+YIELDS = 1.25  # lower limit, as a factor of the mean delivery: without margin, losses would lower both step by step
+REST_S = 60.0  # caps stay for this time after a trial without gain
+RETRY_S = 60.0  # after this time released, caps return as a test; it ends if terminals get less
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,16 +125,18 @@ def _bounds(row: Row, case: Case) -> Bounds:
 
 
 SEGMENT_BYTES = 1500
-SEGMENT_US = 8 * SEGMENT_BYTES * 1_000_000  # at 1 bit/s
+SEGMENT_US = 8 * SEGMENT_BYTES * 1_000_000  # transmission time of a segment at 1 bit/s
 TURNS_US = 2000  # processing of a packet at both hosts and in the air, on busy machines
 FEWEST_SEGMENTS = 2  # a receiver delays the acknowledgement of a single segment
 MOST_SEGMENTS = 1 << 20  # above TCP's largest window
 # A pace counts payload, and headers use the air too: 66 bytes of 1514. The rest is margin: paces that exceed the
 # bandwidth together would fill the queue again.
 PACED_PART = 0.92
-LEFT_AT = 0.95  # hysteresis: a smaller fall leaves a window or row as it is
-RELEASED_SHARE = 0.95  # of an equal share while released, so capped senders alone drain the queue
-WON_SHARES = 2.0  # equal shares without a lower limit: the sender must compete for its share
+LEFT_AT = 0.95  # hysteresis: a fall to more than this part leaves a window or row as it is
+RELEASED_SHARE = (
+    0.95  # upper limit, in equal shares, while caps are released: below 1 the queue drains if all senders have caps
+)
+WON_SHARES = 2.0  # the same for a sender without a lower limit: it must compete for its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,10 @@ class Window:
     most: int
     least: int = 0  # 0: none
     pace_bps: int = 0  # 0: no bound
-    queues: bool = False  # no lower limit, because a queue stands on the path
-    released: bool = False  # caps are released: it grows with the round trip
-    case: Case = Case.A  # of the paper's tables
-    row: int = 0  # of its table 3
+    queues: bool = False  # the path has a queue, so there is no lower limit
+    released: bool = False  # caps are released: the window grows with the round trip
+    case: Case = Case.A  # column of the paper's tables
+    row: int = 0  # in table 3 of the paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class AirtimeShare:
         return self._part(rtt_us + self.spare_us(rtt_us))
 
     def spare_us(self, rtt_us: int) -> int:
-        """Return TURNS_US, or 0 where that much for all terminals makes a queue longer than the path."""
+        """Return TURNS_US, or 0 if this margin for all terminals would make a queue longer than the path."""
         roomy = (self._part(rtt_us + TURNS_US) + 1) * self.active
         return TURNS_US if roomy * SEGMENT_US <= 2 * self.bandwidth_bps * rtt_us else 0
 
@@ -218,7 +220,7 @@ def _ideal(part: AirtimeShare, rtt_us: int, srtt_us: int, before: Window | None)
 
 
 def _queues(rtt_us: int, srtt_us: int, before: bool) -> bool:
-    """Return whether a queue stands on the path, of others' packets or from before the cap.
+    """Return whether the path has a queue, of others' packets or from before the cap.
 
     A lower limit would keep it full. Loss alone does not lengthen a round trip.
     """

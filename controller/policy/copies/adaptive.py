@@ -93,7 +93,7 @@ def after_evidence(watch: Watch, evidence: Evidence, now: float) -> Watch:
     if now - watch.evidence_at > MEASURED_S:
         watch = _unclean(watch)
     recent = (*_within(watch, now), (now, evidence))[-MOST_EVIDENCE:]
-    alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have delivered
+    alone = not watch.copies or evidence.source is not Source.SENDERS  # with copies, another path may have delivered
     lives = alone and counts.packets > counts.lost and not evidence.stalled_ms
     watch = replace(watch, evidence=recent, evidence_at=now, dead=None if lives else watch.dead)
     return _run_on(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
@@ -189,7 +189,7 @@ def _trouble(watch: Watch, now: float) -> str | None:
     bad = [(at, each) for at, each in heard if not each.counts.clean]
     if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
         return None
-    since = [each for at, each in heard if at >= bad[0][0]]  # earlier, a sender may have sent much more
+    since = [each for at, each in heard if at >= bad[0][0]]  # heavy traffic before the first loss would lower its share
     for source in Source:
         counts = total(each.counts for each in since if each.source is source)
         if is_losing(counts):

@@ -52,7 +52,7 @@ class BudgetStep:
     begun_at: float
     copied_bytes: int = 0
     carried_bytes: int = 0
-    most_bytes: int = 0  # copied between two readings
+    most_bytes: int = 0  # largest number copied between two readings
 
     def plus(self, copied: int, carried: int) -> BudgetStep:
         return BudgetStep(

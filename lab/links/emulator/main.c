@@ -22,8 +22,8 @@
 
 #define NS_PER_S 1000000000LL
 #define PRIORITY 10
-#define SPIN_NS 60000		/* a wake-up takes this, nine times of ten */
-#define SPIN_SHARE 4		/* spin at most one part in so many */
+#define SPIN_NS 60000		/* 90 % of wake-ups take less */
+#define SPIN_SHARE 4		/* spin for at most 1/SPIN_SHARE of the time */
 #define SPIN_SAVED_MAX_NS 1000000	/* saved by an idle link, at most */
 #define READ_INTERVAL_NS 1000000	/* packets of a longer delay carry their time, so reading may wait */
 #define CONTROL_INTERVAL_NS 2000000	/* control waits while packets are due */
@@ -53,7 +53,7 @@ static void enter_network_namespace(void)
 	write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/* Where this is not allowed, lateness shows it. */
+/* Without this permission packets leave later, which lateness counts. */
 static void set_realtime(void)
 {
 	struct sched_param priority = { .sched_priority = PRIORITY };

@@ -30,7 +30,7 @@ struct shape {
 	double p, r;
 	double loss_good, loss_bad;
 	uint64_t shared;	/* 0 or 1: takes turns if the other direction is shared too */
-	double contention;	/* cost of each further sender, as a share of the rate; a tenth remains */
+	double contention;	/* share of the rate that each further sender costs; a tenth of the rate remains */
 	double others;		/* cross traffic's share of the rate, in full Ethernet frames */
 };
 
@@ -39,7 +39,7 @@ struct shape {
 
 struct packet {
 	struct packet *next;
-	int64_t at_ns;		/* arrival; in the delay line: due */
+	int64_t at_ns;		/* of arrival; in the delay line: of departure */
 	int64_t behind_ns;	/* cross traffic between the previous packet and this one */
 	uint32_t bytes;
 	uint32_t room;		/* unused bytes before the frame, in `frame` */
@@ -70,7 +70,7 @@ struct way {
 	uint64_t line_packets;
 	int64_t free_ns;		/* the previous packet's last bit left */
 	int64_t last_due_ns;
-	int64_t cross_traffic_ns;		/* its next arrival */
+	int64_t cross_traffic_ns;		/* next arrival of cross traffic */
 	uint64_t random_state;
 	bool bad;			/* state of the Gilbert-Elliott channel */
 };

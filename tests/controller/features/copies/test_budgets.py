@@ -22,7 +22,7 @@ from controller.program.diff import ModifyGroup, ModifyMeter
 from controller.program.metering import counted
 from controller.program.program import METER_IDS
 from controller.program.readback import remembered
-from controller.program.render import Unwritten, wholly_written
+from controller.program.render import Unwritten, known_from_file
 from controller.protocol.requests import Impossible, UnknownUplink
 from controller.readout.build import snapshot
 from controller.readout.why import course
@@ -118,7 +118,7 @@ def test_program_without_a_controller_has_no_budget() -> None:
     written = {"sites": {"big": sites.many(1)}}
     written["sites"]["big"]["uplinks"]["up2"]["max_share"] = "0.5"
     with pytest.raises(Unwritten, match="only a controller can enforce the budget of uplink up2"):
-        wholly_written(sites.loaded(written).sites[0])
+        known_from_file(sites.loaded(written).sites[0])
 
 
 # Accounting
@@ -135,16 +135,16 @@ class MeteredUplink(UploadScenario):
         for _ in range(seconds):
             for _ in range(packets):
                 self.fakes[1].send(LARGE, C1)
-            self.tells_time()
+            self.set_time()
             self.pass_time(1.0)
             self.drain()
 
-    def tells_time(self) -> None:
-        self.core.tells_time(Moment(NOON + self.now, self.day, NOON + 3600, 3600), self.now)
+    def set_time(self) -> None:
+        self.core.set_time(Moment(NOON + self.now, self.day, NOON + 3600, 3600), self.now)
 
     def connect(self, dpid: int = 1) -> int:
         """Connect the switch after the core knows the date."""
-        self.tells_time()
+        self.set_time()
         self.pass_time(0.0)
         return super().connect(dpid)
 
@@ -242,7 +242,7 @@ def test_copies_of_both_ends_count_once() -> None:
     for second in range(20):
         for _ in range(20):
             scene.fakes[1].send(LARGE, C1)
-        scene.core.tells_time(Moment(NOON + second, "2026-11-22", NOON + 3600, 0), scene.now)
+        scene.core.set_time(Moment(NOON + second, "2026-11-22", NOON + 3600, 0), scene.now)
         scene.pass_time(1.0)
         scene.drain()
     account = scene.core.budgets.account("home", "lte")

@@ -170,7 +170,7 @@ def test_unreachable_measurement_address_is_refused(address: str, expected: str)
 class ProbedAccessPoint(SharedAccessPoint):
     """An access point with trains that report a given rate for each terminal."""
 
-    def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
+    def report_trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
         measuring = self.core.probing
         one = MeasuredRate(method, Rate(bps, 0.9 * bps, 1.1 * bps), self.now)
         measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): PathEstimate(measured=(one,))}
@@ -190,9 +190,9 @@ def test_largest_train_rate_is_used_for_an_hour_or_until_more_is_delivered() -> 
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=1_000_000)
     air.run(2)
     assert laptop.window(stream) is None and air.place().bandwidth_bps is None
-    air.trains("laptop", 12e6)
-    air.trains("laptop", 11e6, down=True)
-    air.trains("phone", 8e6)
+    air.report_trains("laptop", 12e6)
+    air.report_trains("laptop", 11e6, down=True)
+    air.report_trains("phone", 8e6)
     air.run(2)
     measured = air.place().measured
     assert measured is not None and (measured.by, measured.least_bps) == ("trains", 0.9 * 12e6)
@@ -200,14 +200,14 @@ def test_largest_train_rate_is_used_for_an_hour_or_until_more_is_delivered() -> 
     air.now += 3600.0
     air.run(2)
     assert (air.place().bandwidth_bps, air.place().measured) == (None, None)
-    air.trains("tablet", 16e6)
+    air.report_trains("tablet", 16e6)
     air.run(2)
     assert air.place().bandwidth_bps == 16_000_000
     stream.rate_bps = 24_000_000
     air.run(3)
     measured = air.place().measured
     assert measured is not None and measured.by == "delivered" and (air.place().bandwidth_bps or 0) > 20_000_000
-    air.trains("tablet", 2e6)
+    air.report_trains("tablet", 2e6)
     air.run(2)
     assert (air.place().bandwidth_bps or 0) > 20_000_000, "deliveries raise it further"
 
@@ -216,6 +216,6 @@ def test_largest_train_rate_is_used_for_an_hour_or_until_more_is_delivered() -> 
 def test_single_packets_alone_set_no_cap(method: Method) -> None:
     air = probed()
     laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=1_000_000)
-    air.trains("laptop", 12e6, method=method)
+    air.report_trains("laptop", 12e6, method=method)
     air.run(3)
     assert air.place().bandwidth_bps is None and laptop.window(stream) is None

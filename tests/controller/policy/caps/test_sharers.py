@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals share an access point while they send, for less than a second longer, and false reports are refused."""
+"""A terminal counts as a sharer until less than a second after its last bytes. False reports are refused."""
 
 from __future__ import annotations
 
