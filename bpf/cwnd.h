@@ -36,7 +36,7 @@ struct settings {
 struct tally {
 	__u32 held;		/* sockets under a cap */
 	__u32 refused;		/* sockets that have a cap but cannot be held */
-	__s32 last_error;		/* -errno of the last of these */
+	__s32 last_error;		/* -errno of the last refused socket */
 };
 
 #endif

@@ -31,7 +31,7 @@ struct settings {
 struct entry {
 	__u64 hash[2];
 	__u64 first_ns;		/* 0: free */
-	__u32 path;		/* that brought the first copy */
+	__u32 path;		/* path of the first copy */
 	__u32 seen;		/* a bit for each path that has brought a copy */
 };
 

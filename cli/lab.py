@@ -34,7 +34,8 @@ from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperT
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = RESULTS / "lab"  # of dead processes only
 API_TOKEN = "BICAST_LAB_TOKEN"
-REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # at the end of its input
+# At the end of its input this shell script removes the file "$0", unless it has another token by then.
+REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
-    """Return whether this probe measured the direction. A probe without a train may; it calibrates no hosts."""
+    """Return whether this probe measured the direction. Without trains it may, but it calibrates no hosts."""
     if way["bps"] is None or not way["error"]:
         return way["bps"] is not None
     ages_s = [one["age_s"] for one in way["by_method"] if one["age_s"] is not None]

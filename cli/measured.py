@@ -30,7 +30,7 @@ def paths(listed: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def is_of_a_phone(path: dict[str, Any]) -> bool:
-    """Return whether it is an agentless terminal's: there may be hundreds, without data."""
+    """Return whether the path is to a terminal without an agent: there may be hundreds, all without data."""
     known = path["health"] is not None or any(way["bps"] is not None or way["running"] for way in path["directions"])
     return "@" in path["uplink"] and path["why_not"] is not None and not known
 

@@ -28,7 +28,7 @@ class UnsafeChange(HostError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All steps, none refused."""
+    """The steps to carry out. No step was refused."""
 
     plans: tuple[BridgePlan, ...]
     missing: tuple[str, ...]  # ports without an interface so far
@@ -95,7 +95,7 @@ def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
 
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
-    """Open vSwitch reports success for what it could not create."""
+    """Return failures that Open vSwitch hides: it reports success for what it could not create."""
     seen, here = ovs.read(), {link.name for link in links.read()}
     failed: list[str] = []
     for site in sites:

@@ -61,7 +61,7 @@ NEEDS_OVS = (switch.prepared, switch.interfaces, switch.connected, ports.stuck_o
 
 
 def examine(context: CheckContext) -> Iterator[Finding]:
-    """Yield the findings of all checks. A check that cannot run is one. A silent Open vSwitch is one, not four."""
+    """Yield the findings of all checks. A check that cannot run is one finding. So is a silent Open vSwitch."""
     silent = False
     for check in CHECKS:
         if check in NEEDS_OVS and (silent or not context.sites):

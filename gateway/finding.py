@@ -9,7 +9,7 @@ from enum import StrEnum
 
 class State(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # with limits, or not yet
+    WARNING = "warning"  # works with limits, or not yet
     BAD = "bad"
 
 

@@ -33,7 +33,7 @@ CONTROLLER_COLUMNS = {
 }
 
 
-def meeting(listen: Endpoint) -> Endpoint:
+def address_for_switch(listen: Endpoint) -> Endpoint:
     """Return the address for the switch. A controller that listens on all addresses gets loopback."""
     address = ip_address(listen.host)
     if address.is_unspecified:
@@ -42,10 +42,10 @@ def meeting(listen: Endpoint) -> Endpoint:
 
 
 def target(settings: Settings) -> str:
-    """Open vSwitch connects only to Unix sockets in its own directory, so it gets a link."""
+    """Return the bridge's controller. Open vSwitch uses only Unix sockets in its own directory, so it gets a link."""
     if isinstance(settings.openflow, LocalSocket):
         return f"unix:{SOCKET_LINK}"
-    return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings.openflow)}"
+    return f"{'ssl' if settings.tls else 'tcp'}:{address_for_switch(settings.openflow)}"
 
 
 def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -> BridgePlan:

@@ -31,7 +31,7 @@ def made_by_agent(site: Site) -> tuple[str, ...]:
 
 
 def underlays_of(site: Site) -> dict[str, str]:
-    """Return the written outer devices, each with one such port."""
+    """Return the configured outer devices of tunnels, each with the port of one of its tunnels."""
     tunnels = ((uplink.tunnel.device, uplink.port) for uplink in reversed(site.uplinks) if uplink.tunnel)
     return {device: port for device, port in tunnels if device}
 

@@ -48,7 +48,7 @@ def room() -> int | None:
 
 
 def widen(bridge: str) -> None:
-    """To create the socket, the daemon first sends through this bridge."""
+    """Enlarge the send buffer. First the daemon sends through this bridge, which creates the socket."""
     pid = _daemon()
     with _sockets(pid) as those:
         found = bool(those)

@@ -26,7 +26,7 @@ const maxDials = 1024
 // namespace is a network namespace, kept open by its file.
 type namespace struct {
 	file *os.File
-	own  bool // this process is inside already: entering would need a privilege in vain
+	own  bool // this process is inside already: entering would need a privilege for nothing
 
 	dials chan struct{} // one slot per waiting dial
 }

@@ -134,7 +134,7 @@ func newApplication(t testing.TB, host *lab.Host, cgroup string) *application {
 	return &application{t, line.(*net.UnixConn)}
 }
 
-// connect opens a connection from the application.
+// calls opens a connection from the application.
 func (a *application) calls(to string) *net.TCPConn {
 	a.t.Helper()
 	_, err := a.line.Write([]byte(to))

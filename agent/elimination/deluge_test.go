@@ -40,7 +40,7 @@ const (
 // The totals of all packets, counted from the numbers that the packets contain.
 type deluged struct {
 	Sent       int     `json:"sent"`
-	LostByBoth int     `json:"lost_by_both"` // paths
+	LostByBoth int     `json:"lost_by_both"` // packets that both paths lost
 	Delivered  int     `json:"delivered"`
 	Lost       int     `json:"lost_by_elimination"`
 	Duplicated int     `json:"duplicated"`
@@ -48,7 +48,7 @@ type deluged struct {
 	Rogue      uint64  `json:"rogue"`
 	Evicted    uint64  `json:"evicted"`
 	WindowMS   float64 `json:"window_ms"`
-	RoomBefore uint32  `json:"room_before"` // identities
+	RoomBefore uint32  `json:"room_before"` // identities that the table holds at the start
 	Room       uint32  `json:"room"`
 	Seconds    float64 `json:"seconds"`
 }
@@ -195,7 +195,7 @@ func (d *deluge) runs(packets int) deluged {
 	defer cancel()
 	go d.executor.Run(ctx)
 	told := deluged{Sent: packets, RoomBefore: d.room()}
-	carried := make([]uint8, packets) // by how many paths
+	carried := make([]uint8, packets) // by packet number: how many paths delivered it
 	sent := make(chan error, len(d.lanes))
 	for path, each := range d.lanes {
 		go func() { sent <- each.out.sends(each.paced, d.judged(path)) }()

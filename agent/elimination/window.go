@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	beyond   = 1000 // one copy of so many may be later than the measured delay
+	beyond   = 1000 // one copy in this many may be later than the measured delay
 	room     = 2    // the window is this multiple of the measured delay, since delays grow
 	enough   = 100  // copies: fewer do not set the window
 	remember = 60   // seconds: older copies do not count

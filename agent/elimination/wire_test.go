@@ -28,7 +28,7 @@ type ear struct {
 }
 
 type hearing struct {
-	times []uint8 // arrivals of each number
+	times []uint8 // number of arrivals, by packet number
 	err   error
 }
 

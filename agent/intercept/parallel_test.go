@@ -15,8 +15,8 @@ import (
 
 const (
 	osaka   = "10.8.8.8"
-	opened  = 4           // connections to a relay in advance, at most
-	begins  = time.Second // before the measurement
+	opened  = 4           // maximum of connections to a relay that are opened in advance
+	begins  = time.Second // from the start of the transfer to that of the measurement
 	counted = time.Second
 )
 

@@ -117,7 +117,7 @@ func (a *answers) end() {
 	*a = newAnswers(a.log)
 }
 
-// because lists the ports that could not be opened, or returns "".
+// reason lists the ports that could not be opened, or returns "".
 func (a *answers) reason() string {
 	var reasons []string
 	for _, port := range slices.Sorted(maps.Keys(a.openErrors)) {

@@ -90,7 +90,7 @@ def run_budget(budget_bytes: int, seconds: float, logs: Path) -> BudgetRun:
         look = LinkSampler(lambda: lab.net.uplink(BACKUP).counters()[0].out_bytes)
         with streaming(lab.server, lab.client, SERVER) as stream:
             stream.await_flowing()
-            stalled_links(lab.net)  # resets it
+            stalled_links(lab.net)  # forget earlier stalls
             began = look.now()
             look.until(began + seconds)
             ended = time.monotonic()
@@ -145,7 +145,7 @@ def _until_counted(measure: Callable[[], R]) -> Iterator[R]:
 def run_script(task: Task, logs: Path) -> ScriptRun:
     with _streaming_laboratory(task.mode, logs) as (lab, stream):
         _await_evidence(lab, task)
-        stalled_links(lab.net)  # resets it
+        stalled_links(lab.net)  # forget earlier stalls
         look = LinkSampler(lambda: _lte_bytes(lab))
         moments = list(_run_phases(lab, look, task.phase_s))
         stalled = stalled_links(lab.net)

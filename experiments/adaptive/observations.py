@@ -89,7 +89,7 @@ class ScriptRun:
         return self.has_copies(part) != part.phase.bad
 
     def decided_s(self, part: Part) -> float | None:
-        """Return the time from a phase's beginning to the right decision; None if it stood before, or never came."""
+        """Return the time from a phase's beginning to the right decision; None: in force before, or never came."""
         right = (each.at - part.since for each in self.changes_in(part) if each.copies == part.phase.bad)
         return next(right, None) if self.is_to_decide(part) else None
 

@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 
 
 class End:
-    """One end's program: it starts at go() and leaves its doubles at its end."""
+    """The program of one end. It starts at go(), and leaves its samples (doubles) when it ends."""
 
     def __init__(self, machine: Machine, numbers: Path, *words: str) -> None:
         self._name, self._numbers = machine.name, numbers
@@ -89,7 +89,7 @@ def uploading(
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A terminal's delivery: `before` has the bytes before each moment (time.monotonic()), then all."""
+    """A terminal's delivery. `before` has the bytes before each of `moments` (time.monotonic()), and their total."""
 
     moments: Sequence[float]
     before: Sequence[float]
@@ -101,7 +101,7 @@ class Received:
         return self.before[bisect_left(self.moments, moment)]
 
     def reaches(self, bps: float, since: float, over_s: float) -> float | None:
-        """Return how long after `since` the rate lasted for `over_s`; None: never."""
+        """Return the time from `since` until the rate was `bps` or more for `over_s`; None: never."""
         for moment in self.moments[bisect_left(self.moments, since + over_s) :]:
             if self.bps(moment - over_s, moment) >= bps:
                 return moment - since

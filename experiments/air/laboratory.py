@@ -27,7 +27,10 @@ FILE = TREE / "topologies" / "access_point.yaml"
 SITE = "ap"
 RULE = re.compile(r"rule: \w+, tables: \w+")
 WITHIN_S = 20.0
-QUIET_S, QUIET_PACKETS = 0.3, 20  # the link carries no more for longer than the longest path
+QUIET_S, QUIET_PACKETS = (
+    0.3,
+    20,
+)  # an idle link carries at most so many packets in this time, which exceeds the longest round trip
 LINKS = ("air", *SERVERS)
 NEAREST_SERVER = SERVERS["s4"]
 # One late packet in a thousand does not change a second's goodput.

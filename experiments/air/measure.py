@@ -26,8 +26,8 @@ from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, address
 
 ATTEMPTS = 3  # when the machine stalled
 JOIN_FRACTION, COUNT_FRACTION = 0.3, 0.5  # of a run: the newcomer starts; counting starts
-FAIR_SHARE = 0.9  # of its fair share
-FAIR_FOR_S = 0.5  # this long
+FAIR_SHARE = 0.9  # a newcomer that gets this part of a fair share has its share
+FAIR_FOR_S = 0.5  # if it lasts for this time
 PING_EVERY_S = 0.1
 PING_TOOK = re.compile(r" time=([\d.]+) ms")
 
@@ -116,7 +116,7 @@ def run_upload(lab: Laboratory, task: Task, seconds: float) -> Run:
     with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
         control = task.variant.congestion_control
         with uploading(targets, servers, scene.connections, control, Path(place)) as (sending, serving):
-            lab.spoilt()  # resets it
+            lab.spoilt()  # forget earlier stalls
             began = time.monotonic()
             joined, counted, ended = (began + part * seconds for part in (JOIN_FRACTION, COUNT_FRACTION, 1.0))
             for end in sending[: max(1, scene.terminals - 1)]:

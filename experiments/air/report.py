@@ -19,7 +19,10 @@ from topologies.access_point import AIR_BPS
 
 MIN_SHARE_OF_OFF, JAIN, RATIO, MAX_RETRANSMITS_PER_1000 = 0.98, 0.99, 3.0, 1.0
 MAX_ENFORCER_GAP, PAPER_AHEAD = 0.05, 1.02
-LOSSY = {1: 10.0, 10: 2.0}  # of an uncapped upload's goodput at the longest RTT, at least, by terminals
+LOSSY = {
+    1: 10.0,
+    10: 2.0,
+}  # promised multiple of an uncapped upload's goodput at the longest RTT, by number of terminals
 LOSSY_RTT = "256"
 SEGMENT_BITS = 1448 * 8
 # Never idle: frames of 1514 bytes, and an ACK of 66 bytes for every two.
@@ -148,7 +151,7 @@ def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
     if variant.rule != "ideal" or scene.window_scale:
         return None
     if scene.loss_percent:
-        if variant.enforcer == GATEWAY:  # gateways have no floor
+        if variant.enforcer == GATEWAY:  # gateways enforce no lower limit
             return None
         return at_least(LOSSY[scene.terminals]) if scene.rtt == LOSSY_RTT and scene.terminals in LOSSY else None
     return at_least(1.0) if scene.contention else at_least(MIN_SHARE_OF_OFF)

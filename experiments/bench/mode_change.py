@@ -46,7 +46,7 @@ class Round:
     group_mods: int
 
     def transitions_s(self, mode: str) -> list[float]:
-        """Return for each change the time until the last datagram treated as before."""
+        """Return for each change the time until the last datagram that was treated by the old mode."""
         last: dict[int, float] = {}
         for at, sent_at in self._otherwise(mode):
             last[at] = max(last.get(at, 0.0), sent_at - self.changes[at].requested_at)
@@ -56,7 +56,7 @@ class Round:
         return sum(sent_at - self.changes[at].requested_at > LATE_S for at, sent_at in self._otherwise(mode))
 
     def _otherwise(self, mode: str) -> Iterator[tuple[int, float]]:
-        """Yield datagrams with another number of copies: change, and time of sending."""
+        """Yield datagrams without the new mode's number of copies: the change's index, and the time of sending."""
         begins = [change.requested_at for change in self.changes]
         for number, count in self.counted.copies.items():
             at = bisect_right(begins, self.counted.sent_at[number]) - 1

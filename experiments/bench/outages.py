@@ -65,7 +65,7 @@ def download_through_restart(lab: Lab, file: WebFile) -> DownloadResult:
 def death() -> Iterator[Figure]:
     plain_ms, pauses_ms, broken, forgotten, sent = [], [], [], [], []
     topo = PaperTopo(congestion_control="bbr")
-    # The file says off and Wi-Fi: after the death the saved state decides.
+    # gateway.yaml has mode off and Wi-Fi: after the restart the saved state decides.
     with lab(topo, ("mode: bicast", 'mode: "off"')) as stage, web_server(stage.net.machine("server"), SERVER) as web:
         client = stage.controller.client
         client.set_mode("client", "bicast")

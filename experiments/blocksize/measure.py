@@ -162,7 +162,7 @@ def run_upload(lab: Laboratory, task: Task, size_bytes: int) -> Run:
             senders.append((machine.name, _start(stack, machine, "send", SERVER, str(PORT), *what)))
         for _, sender in senders:
             _await(sender, "ready")
-        lab.stalled()  # resets it
+        lab.stalled()  # forget earlier stalls
         for _, sender in senders:
             _go(sender)
         deadline = time.monotonic() + slowest_s

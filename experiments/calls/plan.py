@@ -9,7 +9,7 @@ from lab.links.shape import Bursts
 
 TIMES = 3  # with --full
 CLEAN_S, BAD_S = 3.0, 10.0
-SETTLED_S = 32.0  # clean, with a reporting agent: damage before KEPT_S would prolong the next copies
+SETTLED_S = 32.0  # clean time before damage: copies that begin before KEPT_S count as a relapse and last longer
 HEALED_S = 3.0  # between scenes
 DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way; emulated links can also lose in bursts
 BURSTS = Bursts(1 / 100, 1 / 10)  # 9 % on average, ten packets at a time

@@ -67,7 +67,7 @@ def _run(lab: Laboratory, task: Task) -> Run:
                 lab.controller.kill()
                 cleanup.callback(lab.controller.start)
             till(time.monotonic() + STEADY_S)
-            lab.stalled()  # resets it
+            lab.stalled()  # forget earlier stalls
             before = _other_path_bytes(lab)
             died = time.monotonic()
             cleanup.callback(_kill(lab, task.fault))

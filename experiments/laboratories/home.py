@@ -99,7 +99,7 @@ class RelayedHome:
         return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
 
     def pin(self, terminal: str, mode: str, uplink: str) -> None:
-        """Wait until the switch's caches agree."""
+        """Override mode and active uplink, and wait until the switch's caches agree."""
         self.controller.client.set_active(terminal, uplink)
         self.controller.client.set_mode(terminal, mode)
         self.controller.await_steady()

@@ -49,7 +49,7 @@ class Laboratory(Controlled):
         return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
     def restore_endpoints(self) -> None:
-        """Moves under the kernel's path manager change the client's endpoints."""
+        """Restore the client's endpoints, which moves under the kernel's path manager change."""
         self.client.run("ip", "mptcp", "endpoint", "flush")
         for number, (device, address) in enumerate(UPLINKS.items(), 1):
             flags = ("subflow", "backup") if device == BACKUP else ("subflow",)

@@ -52,7 +52,7 @@ class Laboratory(Controlled):
     emulated: bool
 
     def pin(self, mode: str) -> None:
-        """Wait until the switches' caches agree; single paths use Wi-Fi."""
+        """Override the mode, with Wi-Fi as the active uplink, and wait until the switches' caches agree."""
         self.controller.client.set_active(TERMINAL, ACTIVE)
         pin_mode(self.controller.client, mode)
         command.run("ovs-appctl", "revalidator/wait")

@@ -63,7 +63,7 @@ class BothWays:
 
 def run_datagrams(lab: Laboratory, mode: str, losses: Losses, seconds: float) -> DatagramRun:
     lab.lose(wifi=losses.wifi_percent, lte=losses.lte_percent)
-    lab.stalled()  # resets it
+    lab.stalled()  # forget earlier stalls
     with both_ways(lab, RATE_PPS, BYTES) as both:
         till(time.monotonic() + seconds)
     stalled = lab.stalled()
@@ -72,7 +72,7 @@ def run_datagrams(lab: Laboratory, mode: str, losses: Losses, seconds: float) ->
 
 
 def run_cuts(lab: Laboratory, mode: str, cuts: int) -> CutRun:
-    lab.stalled()  # resets it
+    lab.stalled()  # forget earlier stalls
     with both_ways(lab, THIN_PPS) as both:
         moments = list(cut_repeatedly(lab, cuts))
     return CutRun(mode, moments, both.ways, lab.stalled())
@@ -105,7 +105,7 @@ def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
 
 
 def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> float:
-    """The last earlier arrival approximates a lost datagram's sending."""
+    """Return about when a datagram was sent, from the last earlier one that arrived."""
     before = bisect_left(came, number) - 1
     if before < 0:
         return float("-inf")
@@ -137,7 +137,7 @@ class PingRun:
 
 def run_pings(lab: Laboratory, scenario: Scenario, count: int) -> PingRun:
     lab.lose(wifi=scenario.before_percent, lte=0)
-    lab.stalled()  # resets it
+    lab.stalled()  # forget earlier stalls
     words = ["ping", "-q", "-c", str(count), "-i", str(PING_EVERY_S), "-W", "1", "-I", CLIENT, SERVER]
     began = time.monotonic()
     with lab.client.popen(words, stderr=subprocess.STDOUT, text=True) as pinging:

@@ -115,7 +115,7 @@ class DeathRun:
 def run_death(lab: Laboratory) -> DeathRun:
     reported_at, gone = None, dict[str, float]()
     log_before = len(lab.controller.log_text())
-    lab.stalled()  # resets it
+    lab.stalled()  # forget earlier stalls
     with both_ways(lab, THIN_PPS):
         till(time.monotonic() + BEFORE_S)
         death = time.monotonic()
@@ -192,7 +192,7 @@ class AddressChangeRun:
 
 
 def run_address_change(lab: Laboratory, mode: str, address: str) -> AddressChangeRun:
-    lab.stalled()  # resets it
+    lab.stalled()  # forget earlier stalls
     with both_ways(lab, RATE_PPS, BYTES) as both:
         till(time.monotonic() + AROUND_S)
         changed = time.monotonic()

@@ -49,7 +49,7 @@ def _probability(hits: int, tries: int, chance: float) -> float:
 
 
 def _tail(odds: Sequence[float], beyond: float) -> int:
-    """Return how many first outcomes together are less likely than `beyond`."""
+    """Return how many outcomes, from the first on, have a total probability below `beyond`."""
     total = 0.0
     for number, each in enumerate(odds):
         total += each
@@ -151,7 +151,7 @@ def _of_cuts(runs: Sequence[CutRun]) -> Iterator[Figure]:
 
 
 def _lateness(runs: Sequence[DatagramRun] | Sequence[CutRun]) -> Figure:
-    """A copy that the machine delays beyond the window passes."""
+    """Return the senders' largest delay: a copy that is delayed beyond the window passes."""
     late_ms = [way.lateness_s * 1000 for run in runs for way in run.ways.values()]
     return worst("  the senders' own lateness", late_ms, "ms")
 

@@ -33,7 +33,7 @@ UNDO_COUNTERS = tuple(f"TcpExt:TCP{how}Undo" for how in ("Full", "Partial", "DSA
 @dataclass(frozen=True, slots=True)
 class FrameBytes:
     came: int
-    left: int  # without a queue's or a loss's
+    left: int  # sent by the devices, without packets that wait in a queue or are lost before it
 
 
 def segments(machine: Machine) -> Counter[str]:
@@ -93,7 +93,7 @@ def run_bulk(lab: Laboratory, how: str, way: str, seconds: float) -> BulkRun:
     with streaming(lab.server, lab.client, SERVER, upload=way == UP) as stream:
         stream.await_flowing()
         till(time.monotonic() + BULK_STEADY_S)
-        lab.stalled()  # resets it
+        lab.stalled()  # forget earlier stalls
         before, began = segments(sender), time.monotonic()
         till(began + seconds)
         after, ended = segments(sender), time.monotonic()
@@ -152,7 +152,7 @@ def run_blackout(lab: Laboratory, mode: str) -> BlackoutRun:
     before = frame_bytes(*uplinks).left
     with streaming(lab.server, lab.client, SERVER) as stream:
         stream.await_flowing()
-        lab.stalled()  # resets it
+        lab.stalled()  # forget earlier stalls
         begun = _received_bytes(lab)
         _await_received(lab, begun + round(FRAMES * DOWNLOAD_BYTES / 2))
         moment = time.monotonic()
@@ -225,7 +225,7 @@ class UploadRun:
 
 def run_requests(lab: Laboratory, mode: str, seconds: float) -> RequestRun:
     lab.lose(wifi=LOSSES.wifi_percent, lte=LOSSES.lte_percent)
-    lab.stalled()  # resets it
+    lab.stalled()  # forget earlier stalls
     with lab.server.popen([*PROGRAM, "answer", str(PORT)], stderr=None, text=True) as answering:
         try:
             assert answering.stdout is not None
@@ -249,7 +249,7 @@ def run_upload(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> Upload
     with streaming(lab.server, lab.client, SERVER, upload=True) as stream:
         stream.await_flowing()
         till(time.monotonic() + UPLOAD_STEADY_S)
-        lab.stalled()  # resets it
+        lab.stalled()  # forget earlier stalls
         moments = list(cut_repeatedly(lab, cuts))
         stalled = lab.stalled()
         streamed = stream.finish()

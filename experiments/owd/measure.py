@@ -36,7 +36,7 @@ WANDER = 1e-7  # of the skew, per second
 
 
 def add_drift(samples: Samples, seed: int) -> tuple[Samples, float]:
-    """Return the mean drift too, in s/s."""
+    """Return the samples with a drifting far clock, and its mean drift in s/s."""
     dice = np.random.default_rng(seed)
     passed = np.diff(samples.sent, prepend=samples.sent[0])
     skew = SKEW + np.cumsum(dice.normal(0, WANDER * np.sqrt(np.maximum(passed, 0))))
@@ -83,7 +83,7 @@ class Run:
         return 8 / (slope.s_per_byte - self.alpha.s_per_byte)
 
     def off(self, bps: float) -> float:
-        """Return percent."""
+        """Return the deviation from the link's rate in percent."""
         return 100 * (bps / self.link.rate_bps - 1)
 
     @property
@@ -114,11 +114,11 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 
 
 def calibrate() -> Alpha:
-    """Any pair of hosts must calibrate once, on a link of known rate; the median counts."""
+    """Return alpha of these hosts, the median of measurements on a link of known rate."""
     slopes: list[Slope] = []
     with _raised(CALIBRATION) as (net, key):
         for _ in range(CALIBRATIONS * ATTEMPTS):
-            _stalled(net, CALIBRATION)  # resets it
+            _stalled(net, CALIBRATION)  # forget earlier stalls
             slope = one_way(probe(net, key, CALIBRATION).samples)
             slopes += [] if _stalled(net, CALIBRATION) else [slope]
             if len(slopes) == CALIBRATIONS:
@@ -131,7 +131,7 @@ def calibrate() -> Alpha:
 
 
 def run_probe(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Run:
-    _stalled(net, link)  # resets it
+    _stalled(net, link)  # forget earlier stalls
     probed = probe(net, key, link)
     samples, added = add_drift(probed.samples, number)
     errors, long_errors = by_errors(net) if number < ERROR_ROUNDS else (None, None)
@@ -158,7 +158,7 @@ def probe(net: Stage, key: Path, link: Link) -> ProbeSamples:
 
 
 def by_errors(net: Stage) -> tuple[Slope, Slope]:
-    """The second estimate uses only truncated datagrams."""
+    """Return two estimates from ICMP errors: of all datagrams, and of those long enough to be truncated."""
     samples = errors_of(net.machine("near"), net.machine("far"))
     return paper(samples), paper(_only(samples, samples.lengths >= TRUNCATED_BELOW))
 

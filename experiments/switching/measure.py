@@ -148,7 +148,7 @@ class _Stage:
                 captured_stream(lab.client, self.directory / "client.pcap"),
                 captured_stream(lab.server, self.directory / "server.pcap", "tcp dst"),
             ):
-                lab.stalled()  # resets it
+                lab.stalled()  # forget earlier stalls
                 since = time.monotonic()
                 orders = [self._switch(since + at * EVERY_S, NEXT[at % 2]) for at in range(switches)]
                 till(since + lasts_s)

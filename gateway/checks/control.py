@@ -13,7 +13,7 @@ from controller.model.settings import Endpoint, LocalSocket
 from gateway import nft
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
-from gateway.plan import meeting
+from gateway.plan import address_for_switch
 from gateway.scene import CheckContext
 
 PATIENCE_S = 1.0
@@ -72,7 +72,7 @@ def reached(context: CheckContext) -> Iterator[Finding]:
     """Check for a firewall. A refused connection reached the host; one without an answer was dropped."""
     if context.config is None or isinstance(context.config.settings.openflow, LocalSocket):
         return
-    where = meeting(context.config.settings.openflow)
+    where = address_for_switch(context.config.settings.openflow)
     dropped = not _led(context) and _dropped(where)
     line = _opening() if _here(context, where) else None
     found = f"no answer within {PATIENCE_S:g} s" if dropped else "packets to it are not dropped"

@@ -113,7 +113,7 @@ func mapsOf(info *ebpf.ProgramInfo) map[string]*ebpf.Map {
 	return named
 }
 
-// Keep closes all programs except those that which accepts.
+// Keep closes all programs that `which` does not accept.
 func (f *Found) Keep(which func(*Program) bool) {
 	var kept []*Program
 	for _, each := range f.Programs {

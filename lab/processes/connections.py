@@ -23,7 +23,7 @@ class SubflowState:
     """One subflow, named by the client's address."""
 
     client: str
-    backup: bool  # either end
+    backup: bool  # flagged by either end
     delivered_bytes: int  # both directions
 
 

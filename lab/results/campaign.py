@@ -27,7 +27,7 @@ class Planned(Protocol):
 
 class MeasuredRun(Protocol):
     @property
-    def stalled(self) -> str: ...  # what the machine delayed; "": nothing
+    def stalled(self) -> str: ...  # what the machine delayed, so that the run does not count; "": nothing
 
 
 P = TypeVar("P", bound=Planned)

@@ -247,7 +247,7 @@ class Nat(Machine):
         self.run("nft", "-f", "-", given=f"table ip {NAT_TABLE} {{ chain leaving {{ {rule}; }}; }}\n")
 
     def stop_translating(self) -> None:
-        """Mappings last until they time out."""
+        """Stop NAT for new connections. Existing mappings last until they time out."""
         self.run("nft", "delete", "table", "ip", NAT_TABLE)
 
     def redial(self, address: str | None = None) -> None:
@@ -262,7 +262,7 @@ class Nat(Machine):
         self._address = new
 
     def limit_mtu(self, device: str, mtu: int) -> None:
-        """No ICMP errors report the limit."""
+        """Limit the MTU of a device. Longer packets are dropped without ICMP errors."""
         types = ("icmp type destination-unreachable icmp code frag-needed", "icmpv6 type packet-too-big")
         drops = "\n".join(f"{each} drop" for each in types)
         chain = f"chain out {{ type filter hook output priority 0;\n{drops}\n}}"

@@ -30,7 +30,7 @@ DRAIN_TIMEOUT_S = 60.0  # for bytes in flight
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """Bytes received (`sizes`) at each moment of time.monotonic()."""
+    """The received bytes so far (`sizes`) at each of `moments` (time.monotonic())."""
 
     moments: Sequence[float]
     sizes: Sequence[float]
@@ -126,5 +126,5 @@ def streaming(
 
 
 def till(moment: float) -> None:
-    """The moment is time.monotonic()."""
+    """Sleep until a moment of time.monotonic()."""
     time.sleep(max(0.0, moment - time.monotonic()))

@@ -124,7 +124,7 @@ def _await_start(process: subprocess.Popen[str], where: str) -> None:
 
 
 def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool = True) -> Download:
-    """The seconds are curl's, from its start to the last byte.
+    """Return the download. Its seconds are curl's, from its start to the last byte.
 
     Counters of the client's namespace tell MPTCP from TCP, so MPTCP downloads must not overlap.
     """

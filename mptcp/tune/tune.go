@@ -94,7 +94,7 @@ func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) (
 	return steps, nil
 }
 
-// planStep plans the change to a wish.
+// planStep plans the change of a setting to its target.
 func planStep(w target) (Step, error) {
 	was, err := w.read()
 	if err != nil {
@@ -170,7 +170,7 @@ func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
 	return steps, errors.Join(err, stillUsedError(kept))
 }
 
-// planUndo plans the undoing of a change. stays means that it must wait.
+// planUndo plans the undoing of a change. keep means that it must wait.
 func planUndo(k knob, c change, endpoints *removal) (step Step, keep bool, err error) {
 	now, err := k.read()
 	if err != nil {

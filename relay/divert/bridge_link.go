@@ -95,7 +95,7 @@ func (g *BridgeLink) markAnswers(rule func(string)) {
 	rule("}")
 }
 
-// forwardsIPv6 tells whether the host forwards IPv6 back that is not intercepted.
+// forwardsIPv6 tells whether the host forwards IPv6 packets that are not intercepted back to the bridge.
 func (g *BridgeLink) forwardsIPv6() bool {
 	if _, err := os.Stat(sysctl("ipv6", Host(g.Port), "force_forwarding")); err == nil {
 		return true

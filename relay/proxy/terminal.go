@@ -102,7 +102,7 @@ func (t *Terminal) Stored(relay *Relay) (int, error) {
 	return 0, nil
 }
 
-// to returns the road to a relay.
+// to returns the path to a relay.
 func (t *Terminal) to(relay *Relay) *relayPath {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

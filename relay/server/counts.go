@@ -106,7 +106,7 @@ func (n *nearEnd) Flush() error {
 type stays struct {
 	mutex sync.Mutex
 	last  [answersKept]time.Duration
-	n     int // total count
+	n     int // times added so far; the oldest are overwritten
 }
 
 func (s *stays) add(one time.Duration) {

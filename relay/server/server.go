@@ -31,7 +31,7 @@ const partBytes = 1 << 20 // limit of data read from a refused peer
 // times are the time limits for a peer.
 type times struct {
 	handshake   time.Duration
-	idle        time.Duration // open without a requestTime: gateways keep such connections in reserve
+	idle        time.Duration // open without a request: gateways keep such connections in reserve
 	requestTime time.Duration // from the first to the last byte of a request
 	refuse      time.Duration // to send a refusal, and as much for the peer to read it
 }

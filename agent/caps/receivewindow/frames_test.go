@@ -110,7 +110,7 @@ func (b *bench) came(frame []byte) {
 	}
 }
 
-// greet completes a handshake that the terminal begins. Its data begin at 1001, the other end's at 5001.
+// handshake completes a handshake that the terminal begins. Its data begin at 1001, the other end's at 5001.
 func (b *bench) handshake(terminal, other []byte) []byte {
 	b.t.Helper()
 	b.from(segment{seq: 1000, flags: syn, window: 64240, options: terminal})

@@ -22,7 +22,7 @@ type socket struct {
 	hops int // current TTL; 0: the kernel's default
 }
 
-// received is one answer.
+// heard is one answer.
 type heard struct {
 	number int
 	word   verdict
@@ -112,7 +112,7 @@ func (s *socket) send(number, hops int) error {
 	return err
 }
 
-// receiveAll returns the answers that have arrived.
+// hear returns the answers that have arrived.
 func (s *socket) hear() (all []heard) {
 	for _, flags := range []int{unix.MSG_ERRQUEUE, 0} {
 		for range batch {

@@ -33,7 +33,7 @@ from topologies.access_point import AIR_BPS, SERVERS, AccessPointTopo, address
 
 JOINS_S, ENDS_S = 8.0, 28.0  # the guest and counting begin; the run ends
 KILLED_S = 5.0  # its lease ends 3 s later
-LATE_S = 10.0  # the end has its own figures
+LATE_S = 10.0  # length of a run's end, which has its own figures
 LOOK_S = 0.5
 DATAGRAMS_BPS = 5_000_000
 BURST_S = 3.0
@@ -46,11 +46,11 @@ class Run:
     mix: Mix
     rule: str
     bps: tuple[float, ...]  # of each capped terminal
-    late_bps: tuple[float, ...]  # at the end
+    late_bps: tuple[float, ...]  # in the last LATE_S
     guest_bps: float  # of its TCP; 0: it sends none
     srtt_ms: float  # mean of capped terminals
-    released: str  # the last reason of `caps`; empty: in force
-    releases: int  # looks, two a second, with released caps
+    released: str  # last reason why caps were released; empty: they were in force
+    releases: int  # polls, two a second, that found released caps
     stalled: str
     timeline: tuple[str, ...] = field(repr=False, default=())
 

@@ -27,7 +27,7 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
         each = [bps / share for run in ideal for bps, share in zip(run.bps, shares, strict=True)]
         worst_off = min(bps for run in off for bps in run.bps)
         worst = min(bps for run in ideal for bps in run.bps)
-        promise = None if mix.by_gateway else at_least(PROMISED)  # a gateway gives nothing, it only takes
+        promise = None if mix.by_gateway else at_least(PROMISED)  # a gateway can lower windows, but not raise them
         measured = figure(f"{mix}: of its share, the one that gets least", min(parts), each, "", promise)
         yield replace(measured, n=len(ideal))
         yield figure("    the worst of any run, off", worst_off / 1e6, [worst_off / 1e6] * len(off), "Mbit/s")

@@ -68,8 +68,8 @@ class ProcessUsage:
 class CrowdRun:
     way: str
     requested: int
-    answered: int  # again, once all were open
-    gateway_mb: float  # growth
+    answered: int  # connections that answered again once all were open
+    gateway_mb: float  # growth of its memory
     relay_mb: float
     unread: bool = False  # transfers that nobody reads; else idle
     stalled: str = ""  # nothing here is timed
@@ -192,7 +192,7 @@ def run_transfer(net: Stage, way: TrafficRoute, direction: str, number: int, sec
 
 
 def run_first_bytes(net: Stage, way: TrafficRoute, number: int) -> FirstByteRun:
-    _lateness(net)  # resets it
+    _lateness(net)  # forget earlier stalls
     told = ask(net, "first", way, BATCH)
     if len(told) < BATCH:
         raise ExperimentFailed(f"{BATCH - len(told)} of {BATCH} connections by {way.name} were not answered")

@@ -72,7 +72,7 @@ ENDS: dict[str, Callable[[TransferRun], float]] = {
 
 
 def for_a_gbit(runs: Sequence[TransferRun], end: str) -> float:
-    """The kernel counts processor time in hundredths of a second, so runs are summed."""
+    """Return processor seconds per Gbit. Runs are summed, because the kernel counts hundredths of a second."""
     return sum(map(ENDS[end], runs)) / sum(run.gbit for run in runs)
 
 

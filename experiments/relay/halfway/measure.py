@@ -44,7 +44,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
     for rtt_ms in plan.rtts_ms:
         with running_routes(rtt_ms / 4, (DIRECT, PAIR), RECEIVE) as (net, ways):
             for way in WAYS * plan.rounds:
-                _stalled(net)  # resets it
+                _stalled(net)  # forget earlier stalls
                 direct, pair = (ask(net, "bulk", each, way, plan.seconds)[0] for each in ways)
                 yield Run(rtt_ms, way, _bps(direct), _bps(pair), _stalled(net))
 

@@ -70,7 +70,7 @@ def run_transfer(home: RelayedHome, task: Task) -> Run:
             home.await_store(name, RELAY, ACTIVE)
     home.forget()
     file = home.web.offer("file", task.size_bytes)
-    home.stalled()  # resets it
+    home.stalled()  # forget earlier stalls
     if task.direction == DOWN:
         got = download(home.machine(name), file.url, mptcp=False)
         return Run(task, got.seconds, got.sha256 == file.sha256, home.stalled())

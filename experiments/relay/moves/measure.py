@@ -90,7 +90,7 @@ def _compare(downloader: Downloader, seconds: int) -> tuple[float, float, str, i
     """Return both rates, the last uplink, and the moves."""
     client, terminal = downloader.controller.client, downloader.terminal
     downloader.begin()
-    downloader.stalled(0)  # resets it
+    downloader.stalled(0)  # forget earlier stalls
     staying_bps = downloader.bps(seconds)
     downloader.begin()
     before = len(client.get("terminals", terminal, "decisions")["decisions"])

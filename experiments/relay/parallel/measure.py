@@ -55,7 +55,7 @@ def _limit_paths(home: RelayedHome) -> None:
 def _run_download(home: RelayedHome, relays: int, plan: Plan) -> Run:
     home.forget()
     file = home.web.offer("file", plan.size_bytes)
-    home.stalled()  # resets it
+    home.stalled()  # forget earlier stalls
     got = download(home.machine(TERMINAL), file.url, mptcp=False)
     stalled = home.stalled() or _direct_reason(home)
     return Run(relays, plan.size_bytes * 8 / got.seconds, got.sha256 == file.sha256, stalled)

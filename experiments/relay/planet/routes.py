@@ -22,7 +22,7 @@ CUSTOMER, NEIGHBOUR, PROVIDER = range(3)
 
 
 def chains(networks: Mapping[str, Network], destination: str) -> dict[str, tuple[str, ...]]:
-    """Return each network's chain, itself first."""
+    """Return the chain of networks from each network to the destination, itself first."""
     found: dict[str, tuple[str, ...]] = {destination: (destination,)}
     while True:
         after: dict[str, tuple[str, ...]] = {destination: (destination,)}
@@ -85,7 +85,7 @@ class HostPath:
 class Campus:
     gateway: Place
     routers: int
-    delay_ms: float  # between host and door
+    delay_ms: float  # one way, between host and campus border
 
 
 class Routes:

@@ -83,7 +83,7 @@ class Transfer:
 
 @contextmanager
 def transferring(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Transfer, Transfer]]:
-    """Both transfers wait for go()."""
+    """Yield the direct and the relayed transfer, which wait for go()."""
     with _endpoints(lane, window_bytes, size_bytes, crowd) as (direct, relayed, start):
         for role in ("sender", "relay", "receiver"):
             lane.machine(role).run("ip", "tcp_metrics", "flush")
@@ -111,7 +111,7 @@ def _targets(lane: Lane) -> tuple[tuple[str, str], tuple[str, str]]:
 
 @contextmanager
 def _endpoints(lane: Lane, window_bytes: int, size_bytes: int, crowd: bool) -> Iterator[tuple[Process, Process, Start]]:
-    """Yield a function that starts more programs."""
+    """Yield both receivers, direct and relayed, and a function that starts more programs."""
     with ExitStack() as running:
 
         def start(role: str, *words: str) -> Process:
@@ -164,7 +164,7 @@ class Run:
 
     @property
     def gain(self) -> float:
-        """Return percent, as paper 001 defines it."""
+        """Return the gain in percent, as paper 001 defines it."""
         return 100 * (self.relayed.bps / self.direct.bps - 1)
 
     @property
@@ -236,7 +236,7 @@ def batch(lanes: Sequence[Lane], tasks: Sequence[tuple[Task, int]], overheads_ms
             pairs.append(transfers.enter_context(entered))
         missed = [lane.missed() for lane in lanes]
         for lane in lanes:
-            lane.stalled()  # resets it
+            lane.stalled()  # forget earlier stalls
         for each in (transfer for pair in pairs for transfer in pair):
             each.go()
         for lane, before, (task, size_bytes), pair in zip(lanes, missed, tasks, pairs, strict=False):

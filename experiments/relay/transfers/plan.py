@@ -53,7 +53,7 @@ class Plan:
 
 QUICK, FULL = Plan("quick", 12, 4_000_000, 1), Plan("full", 24, 10_000_000, 5)
 SWEPT = 2  # of the first set, for each further window
-SWEPT_WINDOWS = 40  # bytes per byte of window: the start matters little
+SWEPT_WINDOWS = 40  # size of a transfer in windows: slow start matters little
 
 
 def choose_tasks(pairs: int, overheads_ms: Mapping[bool, float]) -> list[Task]:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MACs with packets waiting, and their numbers. */
+/* MAC addresses that have packets waiting, and how many. */
 #ifndef SENDERS_H
 #define SENDERS_H
 
@@ -11,7 +11,7 @@
 struct senders {
 	unsigned char macs[SENDERS_MAX][MAC_BYTES];
 	uint32_t waiting[SENDERS_MAX];
-	unsigned int count;	/* of senders with packets waiting */
+	unsigned int count;	/* number of senders with packets waiting */
 };
 
 /* Returns the place for senders_leave(). Senders without a place share the last. */

@@ -75,13 +75,13 @@ func wasReset(conn *net.TCPConn) bool {
 	return found
 }
 
-// Ahead is a connection with data that was read already.
+// Ahead is a connection whose first data was read already.
 type Ahead struct {
 	End
 	First []byte
 }
 
-// Read returns that data first.
+// Read returns the data that was read already first.
 func (a *Ahead) Read(b []byte) (int, error) {
 	if len(a.First) == 0 {
 		return a.End.Read(b)

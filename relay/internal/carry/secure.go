@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const refusalBytes = 200 // of a refusal that comes before a request
+const refusalBytes = 200 // limit of a refusal that comes before a request
 
 // Secure is TLS 1.3 over MPTCP or TCP, between a gateway and a relay. Its half-close is close_notify (RFC 8446, section
 // 6.1); an end without it counts as a reset.

@@ -27,7 +27,7 @@ func OpenKernel() (*Kernel, error) {
 // Close closes the handle.
 func (k *Kernel) Close() error { return k.conn.Close() }
 
-// Beyond implements Roads.
+// Beyond implements Routes.
 func (k *Kernel) Beyond(address netip.Addr) error {
 	family, octets := unix.AF_INET6, address.AsSlice()
 	if address.Is4() {
