@@ -127,7 +127,7 @@ class _Groups:
             port, hop = self._ports.get(uplink.port), uplink.next_hop(family)
             mac = hop and (hop.mac or self._macs.get((uplink.port, hop.address)))
             if port and mac:
-                towards, name = _towards(uplink.mac or port.mac, mac), uplink.name
+                towards, name = _set_macs(uplink.mac or port.mac, mac), uplink.name
                 actions = copied = (*towards, Output(port.number))
                 if name in self._through:
                     copied = (*towards, self._through[name])
@@ -141,7 +141,7 @@ def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group
     there: tuple[Bucket, ...] = ()
     back: tuple[Bucket, ...] = ()
     if port and mac:
-        rewritten = _towards(each.subnet.mac or port.mac, mac)
+        rewritten = _set_macs(each.subnet.mac or port.mac, mac)
         there, back = (Bucket((*rewritten, Output(port.number))),), (Bucket((*rewritten, OutputInPort())),)
     named = [(each.delivery, there), *([(each.back, back)] if each.back else [])]
     return tuple(Group(name.group_id, GroupKind.ALL, buckets, name.label) for name, buckets in named)
@@ -171,7 +171,7 @@ class _Flows:
                 yield from _leave(each, Direction.SENT, partial(_by_source, each, port), self._site.named)
         inside = [self._wires[name] for name in self._site.inside_ports if name in self._wires]
         for back, port in product(answered(self._site), inside):  # packets from an uplink never leave by one
-            to = partial(_to, back.family, back.address, in_port=port.number)
+            to = partial(_match_to, back.family, back.address, in_port=port.number)
             yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
         yield from metering.flows(self._site, self._wires)
         yield from internet_exit.leading_on(self._site, [port.number for port in self._uplinks()])
@@ -233,22 +233,22 @@ class _Flows:
     def _route(self) -> Iterator[Flow]:
         for each in served(self._site):
             delivered = (DecTtl(), ToGroup(each.delivery.group_id))
-            yield Flow(ROUTE, TERMINAL_PRIORITY, _to(each.family, each.address), delivered)
+            yield Flow(ROUTE, TERMINAL_PRIORITY, _match_to(each.family, each.address), delivered)
             if each.back and (port := self._wires.get(each.place.port)):
-                to = _to(each.family, each.address, in_port=port.number)
+                to = _match_to(each.family, each.address, in_port=port.number)
                 yield Flow(ROUTE, BACK_PRIORITY, to, (DecTtl(), ToGroup(each.back.group_id)))
         outside = list(chain.from_iterable(uplink.addresses for uplink in self._site.uplinks))
         inside = list(chain.from_iterable(subnet.gateways for subnet in self._site.subnets))
         for address in antispoofing.own(self._site):
-            yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(address), str(address)))
+            yield Flow(ROUTE, OWN_PRIORITY, _match_to(Family.of(address), str(address)))
         for own in inside:
-            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), written(own.network)))
+            yield Flow(ROUTE, INSIDE_PRIORITY, _match_to(Family.of(own), written(own.network)))
         for own in outside:
             if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: no directed broadcasts
-                yield Flow(ROUTE, UNROUTED_PRIORITY, _to(Family.IPV4, str(own.network.broadcast_address)))
+                yield Flow(ROUTE, UNROUTED_PRIORITY, _match_to(Family.IPV4, str(own.network.broadcast_address)))
         for family in Family:
             for network in family.never_routed:
-                yield Flow(ROUTE, UNROUTED_PRIORITY, _to(family, network))
+                yield Flow(ROUTE, UNROUTED_PRIORITY, _match_to(family, network))
         yield Flow(ROUTE, OUTSIDE_PRIORITY, fields(), goto=LEAVE)
 
     def _relayed(self) -> Iterator[Flow]:
@@ -282,16 +282,17 @@ def _by_source(each: Served, port: Port, **more: Value) -> Fields:
     return fields(in_port=port.number, eth_type=family.eth_type, **{family.source: each.address}, **more)
 
 
-def _to(family: Family, network: str, **more: Value) -> Fields:
+def _match_to(family: Family, network: str, **more: Value) -> Fields:
     return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
 
 
 def _far_answers(in_port: int, mac: str, source: Address, own: Address) -> Iterator[Fields]:
     family = Family.of(source)
-    answer = partial(_to, family, written(own), in_port=in_port, eth_dst=mac, **{family.source: written(source)})
+    answer = partial(_match_to, family, written(own), in_port=in_port, eth_dst=mac, **{family.source: written(source)})
     yield answer(ip_proto=family.icmp_protocol, **{family.icmp_type: family.echo_reply})
     yield answer(ip_proto=Protocol.UDP.number(family), udp_src=DNS_PORT, udp_dst=ASKED_FROM_PORT)
 
 
-def _towards(source_mac: str, destination_mac: str) -> tuple[Action, ...]:
+def _set_macs(source_mac: str, destination_mac: str) -> tuple[Action, ...]:
+    """Return the actions that set both MAC addresses."""
     return (SetField("eth_src", source_mac), SetField("eth_dst", destination_mac))

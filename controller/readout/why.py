@@ -180,26 +180,29 @@ def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
     """Return the agents at the terminal's end. For relayed traffic, this end is the gateway's host."""
     name, relayed = steered.name, steered.terminal.relayed
     role = Role.GATEWAY if relayed else Role.TERMINAL
-    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
-    if telling:
-        return EndView(telling, None)
+    reporting = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
+    if reporting:
+        return EndView(reporting, None)
     if relayed:
         return EndView((), f"no gateway agent enrolled as {steered.site.name} reports relayed connections")
     agents = [each for each in steering.agents.values() if each.role is Role.TERMINAL]
     own = [each for each in agents if each.name == name or name in each.owns]
-    return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent of this terminal has connected")
+    return EndView(
+        (), "; ".join(_why_no_report(each, name) for each in own) or "no agent of this terminal has connected"
+    )
 
 
-def _tells_not(agent: Agent, terminal: str) -> str:
+def _why_no_report(agent: Agent, terminal: str) -> str:
+    """Return why the agent reports nothing about the terminal."""
     if terminal not in agent.owns and agent.owns_nobody is not None:
         return f"agent {agent.name}: {agent.owns_nobody}"
     return f"agent {agent.name} {_away(agent) or 'has not reported yet'}"
 
 
 def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
-    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
-    if telling:
-        return EndView(telling, None)
+    reporting = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
+    if reporting:
+        return EndView(reporting, None)
     relays = [each for each in steering.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
     doubted = [each for each in steering.agents.values() if steered.name in each.unconfirmed]
     if doubted:

@@ -58,37 +58,38 @@ PATIENCE_S = 2.0
 
 def read(path: str) -> bytes:
     try:
-        with open(path, "rb", opener=_at_once) as file:
-            return _whole(path, file)
+        with open(path, "rb", opener=_nonblocking) as file:
+            return _read_unchanged(path, file)
     except OSError as error:
         raise ConfigError(path, "", error.strerror, "a file that can be read") from None
 
 
-def _at_once(path: str, flags: int) -> int:
+def _nonblocking(path: str, flags: int) -> int:
     """Open a file without blocking: a FIFO would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _whole(path: str, file: BinaryIO) -> bytes:
+def _read_unchanged(path: str, file: BinaryIO) -> bytes:
+    """Read a regular file once nobody has changed it for a moment."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         raise ConfigError(path, "", "a pipe or a device", "a regular file")
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        touched = _touched(file)
+        touched = _size_and_mtime(file)
         if time.time() - touched[1] / 1e9 < UNTOUCHED_S:  # or its time is in the future: the clock was set back
             time.sleep(UNTOUCHED_S)
         file.seek(0)
         raw = file.read(LARGEST_BYTES + 1)
         if len(raw) > LARGEST_BYTES:
             raise ConfigError(path, "", f"{len(raw)} bytes or more", f"at most {LARGEST_BYTES} bytes")
-        if _touched(file) == touched:
+        if _size_and_mtime(file) == touched:
             return raw
         if time.monotonic() >= deadline:
             changing = f"a file that has kept changing for {PATIENCE_S:g} s"
             raise ConfigError(path, "", changing, "a complete file: write a new one and rename it into place")
 
 
-def _touched(file: BinaryIO) -> tuple[int, int]:
+def _size_and_mtime(file: BinaryIO) -> tuple[int, int]:
     now = os.fstat(file.fileno())
     return now.st_size, now.st_mtime_ns
 
@@ -202,11 +203,11 @@ def _site(name: str, place: Node) -> Site:
     addresses_once(site, place)
     site = replace(site, terminals=spoken_for(terminals, relaying, place))
     keys.maybe("classes", lambda at: few_enough(named, site.terminals, at), None)
-    _ways_out(site, place)
+    _check_mode_off(site, place)
     return site
 
 
-def _ways_out(site: Site, place: Node) -> None:
+def _check_mode_off(site: Site, place: Node) -> None:
     """Check mode off: each address leaves by one uplink, which needs a next hop of its family."""
     for subnet in site.subnets:
         for own in subnet.gateways:
@@ -316,7 +317,9 @@ def _terminal(
     if not inside:
         raise keys["addresses"].wrong("at least one address")
     for family in Family:
-        _one_a_subflow([place for place in inside if Family.of(place.address) is family], subnets, keys["addresses"])
+        _check_one_per_subflow(
+            [place for place in inside if Family.of(place.address) is family], subnets, keys["addresses"]
+        )
     return Terminal(
         name=name,
         addresses=tuple(inside),
@@ -342,7 +345,8 @@ def _terminal_address(place: Node, subnets: tuple[Subnet, ...]) -> TerminalAddre
     return TerminalAddress(address, subnet.name, keys["port"].port_name(), keys.maybe("mac", Node.mac, None))
 
 
-def _one_a_subflow(places: list[TerminalAddress], subnets: tuple[Subnet, ...], place: Node) -> None:
+def _check_one_per_subflow(places: list[TerminalAddress], subnets: tuple[Subnet, ...], place: Node) -> None:
+    """Raise ConfigError unless each of several addresses has another uplink of its own."""
     if len(places) < 2:
         return
     uplink_of = {subnet.name: subnet.uplink for subnet in subnets}

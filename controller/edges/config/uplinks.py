@@ -52,13 +52,14 @@ def can_be_measured(sites: tuple[Site, ...], places: Mapping[str, Node], setting
                 _check_measure(site, uplink, other, settings, Node(places[site.name].file, at, written))
         for one in (each for each in site.access_points if each.measure is not None):
             at = f"{places[site.name].where}.access_points.{one.name}.measure"
-            _reached(site, one, settings, Node(places[site.name].file, at, str(one.measure)))
+            _check_target(site, one, settings, Node(places[site.name].file, at, str(one.measure)))
 
 
-def _reached(site: Site, one: AccessPoint, settings: Settings, place: Node) -> None:
+def _check_target(site: Site, one: AccessPoint, settings: Settings, place: Node) -> None:
+    """Raise ConfigError unless agents can probe the `measure` address of an access point."""
     if settings.agents is None:
         raise place.wrong(NO_AGENTS)
-    if one.measure in _answered(site):
+    if one.measure in _own_addresses(site):
         raise place.wrong(THE_HOSTS.format("the gateway's host"))
     there = next((each for each in site.uplinks if each.tunnel and each.tunnel.remote == one.measure), None)
     if there is not None:
@@ -80,12 +81,13 @@ def _check_measure(site: Site, uplink: Uplink, other: Site | None, settings: Set
         raise place.wrong(f"`measure` at one end only: {other.name} has it too")
     assert uplink.measure is not None
     for key, address, whose in (("local", uplink.measure.local, site), ("remote", uplink.measure.remote, other)):
-        if address in (*_answered(site), *_answered(other)):
+        if address in (*_own_addresses(site), *_own_addresses(other)):
             expected = THE_HOSTS.format(f"the host of {whose.name}")
             raise ConfigError(place.file, f"{place.where}.{key}", str(address), expected)
 
 
-def _answered(site: Site) -> list[Address]:
+def _own_addresses(site: Site) -> list[Address]:
+    """Return the addresses for which the bridge answers."""
     between = [own.ip for uplink in site.uplinks for own in uplink.addresses]
     return [*between, *(own.ip for subnet in site.subnets for own in subnet.gateways)]
 
@@ -156,11 +158,11 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
     kinds = {kind.value: kind for kind in UplinkKind}
     if keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET) is UplinkKind.ETHERNET:
         for key in OF_TUNNELS:
-            keys.maybe(key, _not_of_ethernet, None)
+            keys.maybe(key, _refuse_tunnel_key, None)
         return None
     remote = keys.maybe("remote", Node.address, None)
     if remote is None:
-        keys.maybe("udp_port", _without_remote, None)
+        keys.maybe("udp_port", _refuse_starting_key, None)
     device = keys.maybe("device", Node.port_name, None)
     if device == keys["port"].value:
         raise keys["port"].wrong("a name that differs from `device`: the site's agent creates a device of this name")
@@ -243,9 +245,9 @@ def _numbered(site: Site, name: str, vni: int, starting: Tunnel) -> Site:
     return replace(site, uplinks=tuple(map(completed, site.uplinks)))
 
 
-def _not_of_ethernet(place: Node) -> None:
+def _refuse_tunnel_key(place: Node) -> None:
     raise place.wrong("`kind: tunnel` beside it, or no such key: only tunnels have it")
 
 
-def _without_remote(place: Node) -> None:
+def _refuse_starting_key(place: Node) -> None:
     raise place.wrong("no such key here: it belongs beside `remote`, at the other end")

@@ -174,10 +174,10 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
                 if not self.opened and not self._refused:
                     raise SwitchError("ended before it sent its dpid")
                 return
-            buffer = self._take(buffer + chunk)
+            buffer = self._consume(buffer + chunk)
             hub.sleep(0)  # a greenlet that always finds data would never yield
 
-    def _take(self, buffer: bytes) -> bytes:
+    def _consume(self, buffer: bytes) -> bytes:
         start = 0
         while len(buffer) - start >= HEADER.size:
             version, kind, length, xid = HEADER.unpack_from(buffer, start)
@@ -200,7 +200,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
 
     def _dispatch(self, version: int, kind: int, xid: int, data: bytes) -> None:
         if kind == ofproto.OFPT_HELLO and self.state == HANDSHAKE:
-            self._agree(version, data)
+            self._negotiate_version(version, data)
             # The framework gets a plain hello: its parser loops for ever on padding or an element of length 0.
             version, data = ofproto.OFP_VERSION, HEADER.pack(ofproto.OFP_VERSION, kind, HEADER.size, xid)
         if kind in OURS and self.state == MAIN:
@@ -238,7 +238,7 @@ class SwitchConnection(Datapath):  # type: ignore[misc]
         except (ParseError, struct.error, ValueError, LookupError, TypeError, AssertionError, AttributeError) as error:
             raise SwitchError(f"sent a message of type {kind} that cannot be read ({type(error).__name__})") from error
 
-    def _agree(self, version: int, data: bytes) -> None:
+    def _negotiate_version(self, version: int, data: bytes) -> None:
         versions = versions_offered(version, data)
         if ofproto.OFP_VERSION in versions:
             return

@@ -208,10 +208,10 @@ class Service:
     # From people
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> OverrideResult:
-        return self._made(terminal, lambda now: (*overrides.mode(self._core, terminal, mode, now, traffic), []))
+        return self._override(terminal, lambda now: (*overrides.mode(self._core, terminal, mode, now, traffic), []))
 
     def set_active(self, terminal: str, uplink: str) -> OverrideResult:
-        return self._made(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
+        return self._override(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
 
     def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
         return self._ask(lambda: self._stored(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
@@ -267,7 +267,7 @@ class Service:
     def _of_relays(self, wish: WishOfRelays) -> OverrideResult:
         return self._ask(lambda: self._stored(*overrides.of_relays(self._core, wish, time.monotonic())))
 
-    def _made(
+    def _override(
         self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[CoreEffect], list[LogEntry]]]
     ) -> OverrideResult:
         """Apply an override and wait up to HANDS_WITHIN_S for answers. `decisions` has later ones."""
@@ -308,7 +308,7 @@ class Service:
             refused = error
             self._inbox.put(lambda: self._core.refuse_config(refused))
             return
-        self._inbox.put(lambda: self._take(config))
+        self._inbox.put(lambda: self._apply_config(config))
 
     # In the core's thread
 
@@ -408,7 +408,7 @@ class Service:
     def _program(self, site: str) -> Program | None:
         return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)
 
-    def _take(self, config: Config) -> None:
+    def _apply_config(self, config: Config) -> None:
         if config.settings != self._core.config.settings:
             log.warning("changes under `controller:` in %s apply after the next start", self._config_path)
         self._carry_out(self._core.reconfigure(config, time.monotonic()))

@@ -107,7 +107,7 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
     try:
         _make_directory(path.parent)
         # Unbuffered: closing it must not try again to write what a full disk has refused.
-        file = open(path, "rb+", buffering=0, opener=_to_lock)  # noqa: SIM115 (it is closed below)
+        file = open(path, "rb+", buffering=0, opener=_open_lock)  # noqa: SIM115 (it is closed below)
     except OSError as error:
         log.warning(
             "%s cannot be created (%s): a second controller that uses %s would not be noticed",
@@ -141,7 +141,7 @@ def locked(path: Path, what: str, instead: str) -> Iterator[None]:
         yield
 
 
-def _to_lock(name: str, flags: int) -> int:
+def _open_lock(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 

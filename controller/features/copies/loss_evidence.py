@@ -187,7 +187,7 @@ class CopyArrivals:
     ) -> dict[str, Evidence]:
         """Return the evidence by active uplink."""
         home = here if here.peer_of is None else there  # a mode is for both directions
-        riding = frozenset(_ridden(home, each, wanted) for each in home.terminals)
+        riding = frozenset(_riding_of(home, each, wanted) for each in home.terminals)
         before = self._last_reports.get(here.name)
         same = before is not None and before.riding == riding
         after = ArrivalReport(
@@ -206,7 +206,7 @@ class CopyArrivals:
         return found
 
 
-def _ridden(home: Site, terminal: Terminal, wanted: Wanted) -> tuple[str, frozenset[Mode], str]:
+def _riding_of(home: Site, terminal: Terminal, wanted: Wanted) -> tuple[str, frozenset[Mode], str]:
     modes = (wanted.acting_of(home, terminal, traffic.name) for traffic in home.named)
     return (
         terminal.name,

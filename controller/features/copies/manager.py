@@ -81,9 +81,10 @@ class CopiesManager:
         ends, speaker = self._peer_sites.at(session), self._steering.speaker(session)
         if ends is not None and any(home == ends[0].home for home, _ in self.watched):
             return True
-        return speaker is not None and speaker.sends and any(map(self._presses, speaker.terminals))
+        return speaker is not None and speaker.sends and any(map(self._is_urgent, speaker.terminals))
 
-    def _presses(self, name: str) -> bool:
+    def _is_urgent(self, name: str) -> bool:
+        """Return whether the terminal sends on one path, so that a loss must be noticed soon."""
         watch, sent_at = self._watches.get(name), self._sent_at.get(name, float("-inf"))
         return watch is not None and not watch.copies and self._looked_at - sent_at < QUIET_S
 
@@ -198,7 +199,7 @@ class CopiesManager:
         self._steering.paths_reported, self._looked_at = False, now
         self.watched = frozenset(self._watched(wanted, now))
         for steered in (self._steering.steered[name] for name in self._decided_of):
-            watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
+            watch = self._with_path_health(self._watch(steered, wanted, now), steered, now)
             unheard = self._unheard(steered, watch, wanted, now)
             decision = adaptive.unheard(steered.name, watch, unheard, now) if unheard is not None else None
             yield from self._decided(steered, watch, wanted, now, decision)
@@ -210,7 +211,8 @@ class CopiesManager:
             if alone and unreported is not None and unreported.fast:
                 yield steered.site.home, wanted.active_uplink(steered.site, steered.terminal)
 
-    def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
+    def _with_path_health(self, watch: Watch, steered: Steered, now: float) -> Watch:
+        """Return the state after the health of the active uplink: dead, or alive again."""
         path = steered.paths[watch.active]
         if path.health is not UplinkHealth.DEAD:
             return adaptive.revived(watch)

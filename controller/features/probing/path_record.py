@@ -166,8 +166,8 @@ def of_another_way(page: PathEstimate) -> PathEstimate:
 
 def written(page: PathEstimate, estimated: Estimated) -> PathEstimate:
     found = {Method.ONE_PACKET: estimated.one_packet, Method.TRAINS: estimated.trains}
-    if _several(estimated.one_packet, estimated.trains) or (
-        isinstance(estimated.trains, Unknown) and _was_several(page)
+    if _are_several_links(estimated.one_packet, estimated.trains) or (
+        isinstance(estimated.trains, Unknown) and _were_several_links(page)
     ):
         found = {Method.SEVERAL_LINKS: estimated.one_packet, Method.TRAINS: estimated.trains}
     rates = tuple(
@@ -209,18 +209,18 @@ def by_clock(page: PathEstimate, moment: Callable[[float], float]) -> PathEstima
     return replace(page, measured=measured, spent=spent)
 
 
-def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
+def _are_several_links(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
     return isinstance(one_packet, Rate) and isinstance(trains, Rate) and one_packet.most_bps < trains.least_bps
 
 
-def _was_several(page: PathEstimate) -> bool:
+def _were_several_links(page: PathEstimate) -> bool:
     """Return whether single packets measured several links before. Without trains this is assumed to hold."""
     return any(one.method is Method.SEVERAL_LINKS for one in page.measured)
 
 
 def _over(before: MeasuredRate, trains: Rate | Unknown) -> bool:
     """Return whether trains find more than an earlier rate by single packets, which is then outdated."""
-    return before.method is Method.ONE_PACKET and _several(before.rate, trains)
+    return before.method is Method.ONE_PACKET and _are_several_links(before.rate, trains)
 
 
 def _replaced(rates: tuple[MeasuredRate, ...]) -> set[Method]:

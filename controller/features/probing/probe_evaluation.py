@@ -147,10 +147,10 @@ def estimated(order: Estimate) -> Estimated:
         nothing = Unknown(str(unreadable))
         return Estimated(order, nothing, nothing, nothing if order.link_bps else None)
     with np.errstate(all="ignore"):  # the results are checked
-        alpha = _anyhow(partial(_alpha, probed.samples, order.link_bps)) if order.link_bps else None
+        alpha = _or_unknown(partial(_alpha, probed.samples, order.link_bps)) if order.link_bps else None
         known = alpha if isinstance(alpha, Alpha) else order.alpha or UNCALIBRATED
-        one_packet = _anyhow(partial(rate, probed.samples, known))
-        by_trains = _anyhow(partial(estimators.rate_of_trains, probed.trains))
+        one_packet = _or_unknown(partial(rate, probed.samples, known))
+        by_trains = _or_unknown(partial(estimators.rate_of_trains, probed.trains))
     return Estimated(order, one_packet, by_trains, alpha, probed.sent, probed.lost, probed.reordered, probed.mtu_bytes)
 
 
@@ -168,7 +168,8 @@ def _alpha(samples: Samples, link_bps: float) -> Alpha | Unknown:
     )
 
 
-def _anyhow(estimate: Callable[[], T]) -> T | Unknown:
+def _or_unknown(estimate: Callable[[], T]) -> T | Unknown:
+    """Return the estimate, or the reason why there is none."""
     try:
         return estimate()
     except (ArithmeticError, ValueError, IndexError) as error:  # np.linalg.LinAlgError is a ValueError

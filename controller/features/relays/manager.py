@@ -207,7 +207,7 @@ class RelayManager:
             return None
         standing = self.orders.standing
         connected = {name: relay_agent for name, relay_agent in self.relay_agents.items() if name in standing}
-        usable = (name for name in gateway.reached & standing.keys() if not self._drains(name))
+        usable = (name for name in gateway.reached & standing.keys() if not self._is_draining(name))
         return RelayContext(
             self.orders.takers[site],
             gateway,
@@ -216,7 +216,7 @@ class RelayManager:
             self.figures,
         )
 
-    def _drains(self, name: str) -> bool:
+    def _is_draining(self, name: str) -> bool:
         figures = self.figures.get(name)
         return self.orders.standing[name].draining or (figures is not None and figures.report.draining)
 
@@ -251,7 +251,7 @@ class RelayManager:
         inquiry = Inquiry()
         for context in contexts:
             inquiry.wait_for(self.chooser.ask(context, to, now, anew))
-        return self._awaited(inquiry)
+        return self._await_answers(inquiry)
 
     def measure_relay(self, contexts: Iterable[RelayContext], relay: RelayOverride) -> Inquiry:
         """A known distance is measured again."""
@@ -260,9 +260,9 @@ class RelayManager:
             prober.want(DistanceTarget(address, relay.port))
             if prober.is_on_its_way(address):
                 inquiry.wait_for([(prober.name, address)])
-        return self._awaited(inquiry)
+        return self._await_answers(inquiry)
 
-    def _awaited(self, inquiry: Inquiry) -> Inquiry:
+    def _await_answers(self, inquiry: Inquiry) -> Inquiry:
         if not inquiry.answered:
             self._inquiries.append(inquiry)
         return inquiry

@@ -35,9 +35,9 @@ def wished(name: str, relay: RelayOverride) -> WishOfRelays:
         if reason is not None:
             raise Impossible(reason)
         draining = before is not None and before.draining
-        number = before.number if before is not None else _free(wanted)
+        number = before.number if before is not None else _free_number(wanted)
         sentence = f"{name} is now a relay, at {Endpoint(str(relay.address), relay.port)}"
-        return _with(wanted, name, replace(relay, draining=draining, number=number)), sentence
+        return _with_relay(wanted, name, replace(relay, draining=draining, number=number)), sentence
 
     return wish
 
@@ -54,18 +54,18 @@ def unwished(name: str) -> WishOfRelays:
 
 def drained(name: str, draining: bool) -> WishOfRelays:
     def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
-        after = _with(wanted, name, replace(known(wanted, name), draining=draining))
+        after = _with_relay(wanted, name, replace(known(wanted, name), draining=draining))
         return after, f"{name} {'accepts no new connections' if draining else 'accepts new connections'}{carries(name)}"
 
     return wish
 
 
-def _free(wanted: Wanted) -> int:
+def _free_number(wanted: Wanted) -> int:
     taken = {each.number for each in wanted.relays.values()}
     return next(number for number in range(MOST_RELAYS) if number not in taken)
 
 
-def _with(wanted: Wanted, name: str, relay: RelayOverride) -> Wanted:
+def _with_relay(wanted: Wanted, name: str, relay: RelayOverride) -> Wanted:
     return replace(wanted, relays={**wanted.relays, name: relay})
 
 
@@ -101,28 +101,31 @@ def _place_is_wrong(config: Config, relay: RelayOverride) -> str | None:
             return f"{relay.address} cannot be reached by gateways: no address in {network} can"
     relaying = [site for site in config.sites if site.relaying]
     for site in relaying:
-        whose = _whose(site, relay.address)
+        whose = _owner_of(site, relay.address)
         if whose is not None:
             return f"{relay.address} is {whose} at {site.name}: expected an address of the relay's own host"
-    if relaying and not any(subnet.gateway(Family.of(relay.address)) for site in relaying for subnet in _spoken(site)):
+    if relaying and not any(
+        subnet.gateway(Family.of(relay.address)) for site in relaying for subnet in _relaying_subnets(site)
+    ):
         family = f"IPv{relay.address.version}"
         expected = f"an address of the other family, or {family} at `gateways` under relaying.uplinks"
         return f"no gateway reaches {relay.address}: relaying has no {family}; expected {expected}"
     return None
 
 
-def _whose(site: Site, address: Address) -> str | None:
+def _owner_of(site: Site, address: Address) -> str | None:
+    """Return what has this address at the site, as part of a sentence, or None."""
     for terminal in site.terminals:
         if any(each.address == address for each in terminal.own):
             return f"the terminal {terminal.name}"
-    if any(subnet.holds(address) for subnet in _spoken(site)):
+    if any(subnet.holds(address) for subnet in _relaying_subnets(site)):
         return "in a network that represents terminals (relaying.uplinks)"
     interfaces = [own for uplink in site.uplinks for own in uplink.addresses]
     interfaces += [own for subnet in site.subnets for own in subnet.gateways]
     return "the bridge" if any(own.ip == address for own in interfaces) else None
 
 
-def _spoken(site: Site) -> list[Subnet]:
+def _relaying_subnets(site: Site) -> list[Subnet]:
     return [subnet for subnet in site.subnets if subnet.name.startswith(RELAYING)]
 
 

@@ -71,7 +71,7 @@ class SteeringManager:
         here = [agent for agent in self._sessions.values() if agent.role is Role.TERMINAL]
         for agent in here:
             self._claims.come(agent.name, agent.terminal, agent.addresses)
-        self._settle((agent.name for agent in here), now)
+        self._settle_ownership((agent.name for agent in here), now)
 
     # Events
 
@@ -80,32 +80,33 @@ class SteeringManager:
         if self._up.get(site.name) == up:  # a switch may repeat a state a thousand times per second
             return []
         self._up[site.name] = up
-        return self._all_told(site, lambda steered: steered.ports_seen(up, now), wanted, now)
+        return self._update_all(site, lambda steered: steered.ports_seen(up, now), wanted, now)
 
     def silence(
         self, site: Site, silent: Mapping[str, SilentUplink] | None, wanted: Wanted, now: float
     ) -> list[LogEntry]:
         """Record the silent uplinks of a site; the others deliver. None: no end watches them."""
-        return self._all_told(site, lambda steered: steered.silence(silent, now), wanted, now)
+        return self._update_all(site, lambda steered: steered.silence(silent, now), wanted, now)
 
-    def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
+    def _update_all(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
+        """Update every terminal of the site, and return the decisions that follow."""
         entries = []
         self.paths_reported = True
         for steered in (self.steered[terminal.name] for terminal in site.terminals):
             tell(steered)
             self._touched[steered.name] = None
-            entries += self._decided(steered, wanted, now)
+            entries += self._decide(steered, wanted, now)
         return entries
 
     def opened(self, event: AgentOpened, now: float) -> None:
         agent = self.agents.setdefault(event.name, Agent(event.name))
-        self._gone(agent, "it has connected again", now)
+        self._end_session(agent, "it has connected again", now)
         agent.open(event, now)
         self._sessions[event.session] = agent
         self._look_for_unlisted()
         at_terminal = agent.role is Role.TERMINAL
         claims = self._claims
-        self._settle(
+        self._settle_ownership(
             claims.come(agent.name, agent.terminal, agent.addresses) if at_terminal else claims.go(agent.name), now
         )
         log.info("agent %s (%s) connected from %s", agent.name, agent.role, agent.peer)
@@ -114,19 +115,20 @@ class SteeringManager:
         agent = self._sessions.get(event.session)
         if agent is not None:
             log.warning("agent %s disconnected: %s", agent.name, event.reason)
-            self._gone(agent, event.reason, now)
-            self._settle(self._claims.go(agent.name), now)
+            self._end_session(agent, event.reason, now)
+            self._settle_ownership(self._claims.go(agent.name), now)
 
-    def _gone(self, agent: Agent, why: str, now: float) -> None:
+    def _end_session(self, agent: Agent, why: str, now: float) -> None:
         if agent.session is None:
             return
         del self._sessions[agent.session]
         self._look_for_unlisted()
         for directive in agent.close(why, now):
             self.logbook.unanswered(directive, f"its session ended before it answered ({why})")
-        self._leaves(agent, f"agent {agent.name} disconnected", now)
+        self._detach(agent, f"agent {agent.name} disconnected", now)
 
-    def _leaves(self, agent: Agent, why: str, now: float) -> None:
+    def _detach(self, agent: Agent, why: str, now: float) -> None:
+        """Remove the agent from all terminals that it reports."""
         for name in agent.concerns:
             self._touched[name] = None
             self.steered[name].left(agent, why, now)
@@ -186,7 +188,7 @@ class SteeringManager:
                 by_active and self.steered[name].moved_since(before)
             ):  # otherwise part of it is about another uplink
                 self.steered[name].reported(uplink, reading, agent.name, now)
-        return [entry for name in concerns for entry in self._decided(self.steered[name], wanted, now)]
+        return [entry for name in concerns for entry in self._decide(self.steered[name], wanted, now)]
 
     def resulted(self, event: Resulted, now: float) -> None:
         agent = self._sessions.get(event.session)
@@ -248,15 +250,15 @@ class SteeringManager:
                 self.logbook.unanswered(directive, f"it did not answer within {ANSWERS_WITHIN_S:.0f} s")
             if agent.falls_silent(now):
                 log.warning("agent %s is silent: its earlier reports are discarded", agent.name)
-                self._leaves(agent, f"agent {agent.name} is silent", now)
+                self._detach(agent, f"agent {agent.name} is silent", now)
         entries = []
         for steered in self.steered.values():
             if (steered.agents or steered.watched) and now - steered.looked_at >= UNREPORTED_S:
                 self._touched[steered.name] = None
-                entries += self._decided(steered, wanted, now)
+                entries += self._decide(steered, wanted, now)
         return entries
 
-    def _decided(self, steered: Steered, wanted: Wanted, now: float) -> list[LogEntry]:
+    def _decide(self, steered: Steered, wanted: Wanted, now: float) -> list[LogEntry]:
         steered.passed(now)
         if not steered.is_policies(wanted):
             return []
@@ -293,7 +295,7 @@ class SteeringManager:
         """Return the entry for a removed override. `wanted` no longer contains it, so policies choose the uplink."""
         steered = self.steered[terminal]
         steered.start(steered.terminal.default_uplink, now)
-        decided = self._decided(steered, wanted, now)
+        decided = self._decide(steered, wanted, now)
         if decided:
             decided[0].left = left
             return decided[0]
@@ -338,7 +340,7 @@ class SteeringManager:
         agent = self._sessions.get(session)
         return agent.owns if agent else ()
 
-    def _settle(self, names: Iterable[str], now: float) -> None:
+    def _settle_ownership(self, names: Iterable[str], now: float) -> None:
         for agent in (self.agents[name] for name in names):
             agent.settle(self._claims.homes(agent.name), self._claims.why_not(agent.name))
             for name in agent.concerns - set(agent.owns):

@@ -192,7 +192,7 @@ def round_trip(samples: Samples) -> Slope:
 
 def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     """Return the rate by `one_way`, and by `round_trip` if answers arrived. A difference widens the interval."""
-    if unfit := _unfit(samples):
+    if unfit := _why_unfit(samples):
         return Unknown(unfit)
     forth = one_way(samples)
     if abs(forth.drift) > max(FASTEST, STEP_S / (samples.sent[-1] - samples.sent[0])):
@@ -226,7 +226,8 @@ def _together(forth: Slope, back: Slope) -> Slope:
     return Slope(both, max(min(forth.error, back.error), apart / SURE), forth.drift)
 
 
-def _unfit(samples: Samples) -> str:
+def _why_unfit(samples: Samples) -> str:
+    """Return why no line can be fitted to these packets, or ""."""
     if len(samples.sent) < FEWEST:
         return f"{len(samples.sent)} packets arrived, expected at least {FEWEST}"
     if len(np.unique(samples.lengths)) < FEWEST_SIZES:

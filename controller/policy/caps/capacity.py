@@ -110,25 +110,25 @@ class AirRate:
         delivered_bps = min(sum(use.bps for use in uses), MOST_BPS)
         if delivered_bps < LEAST_BPS:
             return self._idle(now)
-        rate = self._looked(uses, delivered_bps, now)
+        rate = self._with_queue(uses, delivered_bps, now)
         if rate.bps is None:
-            return rate._first(uses, delivered_bps, now)
+            return rate._first_figure(uses, delivered_bps, now)
         here = {use.terminal for use in uses}
         if rate.trial is not None and (rate.trial.active != active or not rate.trial.terminals <= here):
             rate = replace(rate, bps=rate.trial.base_bps, trial=None)
         if rate.active != active:
             rate = replace(rate, active=active, low_since=None, tries_at=max(rate.tries_at, now + SETTLES_S))
         if delivered_bps > MORE * (rate.bps or 0.0):
-            rate = rate._confirmed(delivered_bps, delivered_bps, now)
+            rate = rate._with_figure(delivered_bps, delivered_bps, now)
         if not may_try:
             bps = rate.trial.base_bps if rate.trial else rate.bps
             return replace(rate, bps=bps, trial=None, low_since=None, tries_at=now + RESTS_S)
         if rate.trial is None:
-            return rate._tried(uses, delivered_bps, now)
+            return rate._next_trial(uses, delivered_bps, now)
         who = [use for use in uses if use.terminal in rate.trial.terminals]
         if rate.trial.is_none(who):
-            return replace(rate, bps=rate.trial.base_bps)._begun(2 * rate.trial.part, who, now)
-        return rate if now < rate.trial.until else rate._judged(rate.trial, who, delivered_bps, now)
+            return replace(rate, bps=rate.trial.base_bps)._trial_begun(2 * rate.trial.part, who, now)
+        return rate if now < rate.trial.until else rate._trial_judged(rate.trial, who, delivered_bps, now)
 
     @property
     def asks_trains(self) -> bool:
@@ -152,7 +152,8 @@ class AirRate:
             return AirRate()
         return replace(self, bps=bps, trial=None, queued_since=None, low_since=None, active=0)
 
-    def _looked(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+    def _with_queue(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+        """Return the estimate with the times since when a queue stands and since when deliveries are low."""
         queued = sum(use.bps for use in uses if use.waits) >= QUEUED_SHARE * delivered_bps
         low = self.bps is not None and self.trial is None and delivered_bps < LESS * self.bps
         full = queued and (_cap_limited_bps(uses) >= delivered_bps / 2 or _waiting(uses) >= QUEUED_SEGMENTS)
@@ -162,28 +163,30 @@ class AirRate:
             low_since=(now if self.low_since is None else self.low_since) if low and full else None,
         )
 
-    def _first(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+    def _first_figure(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+        """Return the first figure, once a queue has stood for OVER_S."""
         stands = self.queued_since is not None and now - self.queued_since >= OVER_S
         if not stands or _waiting(uses) < QUEUED_SEGMENTS:
             return self
-        return replace(self._confirmed(delivered_bps, delivered_bps, now), tries_at=now + RESTS_S)
+        return replace(self._with_figure(delivered_bps, delivered_bps, now), tries_at=now + RESTS_S)
 
-    def _confirmed(self, bps: float, delivered_bps: float, now: float) -> AirRate:
+    def _with_figure(self, bps: float, delivered_bps: float, now: float) -> AirRate:
         most_bps = self.most_bps if self.most_bps is not None and self.most_bps > bps else None
         return replace(self, bps=bps, least_bps=min(bps, delivered_bps), most_bps=most_bps, at=now, probed=False)
 
-    def _tried(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+    def _next_trial(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+        """Return the estimate, with a trial if one is due: of less if deliveries are low, otherwise of more."""
         assert self.bps is not None
         rate = self
         if delivered_bps >= LESS * self.bps:
-            rate = self._confirmed(self.bps, delivered_bps, now)
+            rate = self._with_figure(self.bps, delivered_bps, now)
         if self.low_since is not None and now - self.low_since >= OVER_S and now >= self.lowers_at:
-            return rate._begun(delivered_bps / self.bps - 1, uses, now)
+            return rate._trial_begun(delivered_bps / self.bps - 1, uses, now)
         if now >= self.tries_at and _cap_limited_bps(uses) >= delivered_bps / 2:
-            return rate._begun(FIRST_STEP, [use for use in uses if use.is_cap_limited], now)
+            return rate._trial_begun(FIRST_STEP, [use for use in uses if use.is_cap_limited], now)
         return rate
 
-    def _begun(self, part: float, uses: Collection[Use], now: float) -> AirRate:
+    def _trial_begun(self, part: float, uses: Collection[Use], now: float) -> AirRate:
         assert self.bps is not None
         longest_s = max((use.rtt_us or 0 for use in uses), default=0) / 1e6
         until = now + SETTLES_S + OVER_S + 2 * longest_s
@@ -192,7 +195,8 @@ class AirRate:
         trial = Trial(self.bps, part, names, before_bps, segments, _rtt_us(uses), self.active, until)
         return replace(self, bps=min(self.bps * (1 + part), MOST_BPS), trial=trial, low_since=None)
 
-    def _judged(self, trial: Trial, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+    def _trial_judged(self, trial: Trial, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
+        """Return the estimate after a trial, by the deliveries that followed."""
         assert self.bps is not None
         came = sum(use.bps for use in uses) / trial.before_bps if trial.before_bps else 0.0
         followed = came - 1 >= trial.allowed(uses) / 2
@@ -201,9 +205,9 @@ class AirRate:
             slower = _rtt_us(uses) > LONGER_RTT_FACTOR * trial.rtt_us
             return self._lowered(trial, None if followed or slower else came, delivered_bps, now)
         earned_bps = max(trial.base_bps, min(self.bps, max(delivered_bps, trial.base_bps * came)))
-        rate = replace(self._confirmed(earned_bps, delivered_bps, now), trial=None)
+        rate = replace(self._with_figure(earned_bps, delivered_bps, now), trial=None)
         if followed:
-            return rate._begun(min(2 * trial.part, MOST_STEP), uses, now)
+            return rate._trial_begun(min(2 * trial.part, MOST_STEP), uses, now)
         return replace(rate, most_bps=self.bps, tries_at=now + RESTS_S)
 
     def _lowered(self, trial: Trial, part: float | None, delivered_bps: float, now: float) -> AirRate:
@@ -214,7 +218,7 @@ class AirRate:
         """
         assert self.bps is not None
         if part is None:
-            rate = self._confirmed(self.bps, delivered_bps, now)
+            rate = self._with_figure(self.bps, delivered_bps, now)
             return replace(rate, trial=None, most_bps=trial.base_bps, rests_s=RESTS_S, tries_at=now + RESTS_S)
         bps = min(trial.base_bps, self.bps / part) if part > 0 else trial.base_bps
         rests_s = min(2 * self.rests_s, MOST_RESTS_S)

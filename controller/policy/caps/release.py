@@ -95,7 +95,7 @@ class Release:
         fair = sum(min(one.bps, share_bps) for one in uses) / (sending * share_bps)
         joined_at = now if active > self.active else self.joined_at
         seen = replace(self, active=active, joined_at=joined_at)
-        seen = seen._looked(bool(waiting), delivered_bps / bandwidth_bps, fair, now)
+        seen = seen._with_averages(bool(waiting), delivered_bps / bandwidth_bps, fair, now)
         seen = replace(
             seen,
             queue_us=max(waiting, default=0.0),
@@ -123,7 +123,8 @@ class Release:
             seen = replace(seen, since=now, lowest=math.inf)
         return seen._released(bandwidth_bps, explained_us, now)
 
-    def _looked(self, waits: bool, delivered: float, fair: float, now: float) -> Release:
+    def _with_averages(self, waits: bool, delivered: float, fair: float, now: float) -> Release:
+        """Return the state with averaged deliveries, once a queue has lasted for QUEUED_S."""
         if not waits:
             return replace(self, queued_since=None, delivered=None)
         since = now if self.queued_since is None else self.queued_since

@@ -53,7 +53,7 @@ def account(
     if len(places) > MOST_PLACES:
         each.append(f"and {len(places) - MOST_PLACES} more")
     connections = counted(part.connections, "connections")
-    return f"{head}: {part.active} active, {', '.join(each)}, {connections}{''.join(_besides(windows, srtt_us))}"
+    return f"{head}: {part.active} active, {', '.join(each)}, {connections}{''.join(_remarks(windows, srtt_us))}"
 
 
 def _ideal(part: AirtimeShare, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
@@ -81,7 +81,8 @@ def _paper(part: AirtimeShare, other: str | None, rtt_us: int, srtt_us: int, one
     )
 
 
-def _besides(windows: Mapping[Pair, Window], srtt_us: Mapping[Pair, int]) -> Iterator[str]:
+def _remarks(windows: Mapping[Pair, Window], srtt_us: Mapping[Pair, int]) -> Iterator[str]:
+    """Yield the ends of the sentence about paces and missing lower limits."""
     paces = [one.pace_bps for one in windows.values() if one.pace_bps]
     if paces:
         yield f"; paced at {min(paces) / 1e6:.3g} Mbit/s each, because two segments each exceed its share"

@@ -89,25 +89,28 @@ def after_evidence(watch: Watch, evidence: Evidence, now: float) -> Watch:
     if evidence.source is Source.COPIES and not watch.copies:
         return watch  # copies in flight when copies ended
     if now < watch.evidence_at:
-        watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: earlier measurements are void
+        watch = _without_evidence(
+            replace(watch, since=min(watch.since, now))
+        )  # another clock: earlier measurements are void
     if now - watch.evidence_at > MEASURED_S:
-        watch = _unclean(watch)
+        watch = _restart_clean_time(watch)
     recent = (*_within(watch, now), (now, evidence))[-MOST_EVIDENCE:]
     alone = not watch.copies or evidence.source is not Source.SENDERS  # with copies, another path may have delivered
     lives = alone and counts.packets > counts.lost and not evidence.stalled_ms
     watch = replace(watch, evidence=recent, evidence_at=now, dead=None if lives else watch.dead)
-    return _run_on(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
+    return _count_with_copies(watch, evidence, now) if watch.copies else replace(watch, reason=_on_one_path(watch, now))
 
 
-def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
+def _count_with_copies(watch: Watch, evidence: Evidence, now: float) -> Watch:
+    """Return the state after evidence while copies are on. Trouble restarts the clean time."""
     trouble = _trouble(watch, now)
     if evidence.source is Source.SENDERS:
         watch = replace(watch, sent=watch.sent.plus(evidence.counts))
     else:
         watch = replace(watch, measured=watch.measured.plus(evidence.counts), measured_at=now)
-    spoilt = next((_share(run) + _clean() for run in (watch.measured, watch.sent) if run.spoilt), None)
+    spoilt = next((_share(run) + _clean_limits() for run in (watch.measured, watch.sent) if run.spoilt), None)
     if trouble is not None or spoilt is not None:
-        return replace(_unclean(watch), reason=trouble or f"{watch.active}: {spoilt}")
+        return replace(_restart_clean_time(watch), reason=trouble or f"{watch.active}: {spoilt}")
     clean_since = now if watch.clean_since is None else watch.clean_since
     watch = replace(watch, clean_since=clean_since)
     return replace(watch, reason=_until_clean(watch, clean_since, now))
@@ -115,11 +118,15 @@ def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
 
 def dead(watch: Watch, reason: str, now: float) -> Watch:
     """Return the state after other signs of a dead active uplink: its port, an armed failover, a report."""
-    return replace(_afresh(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", evidence_at=now)
+    return replace(_without_evidence(watch), dead=reason, reason=f"{watch.active} is dead ({reason})", evidence_at=now)
 
 
 def revived(watch: Watch) -> Watch:
-    return replace(_afresh(watch), reason=f"{watch.active} is no longer considered dead") if watch.dead else watch
+    return (
+        replace(_without_evidence(watch), reason=f"{watch.active} is no longer considered dead")
+        if watch.dead
+        else watch
+    )
 
 
 def moved(watch: Watch, active: str, now: float) -> Watch:
@@ -127,7 +134,7 @@ def moved(watch: Watch, active: str, now: float) -> Watch:
     if active == watch.active:
         return watch
     reason = f"unchanged since {watch.active}: no measurement of {active} yet"
-    return replace(_afresh(watch), active=active, reason=reason, relapses=0, evidence_at=now)
+    return replace(_without_evidence(watch), active=active, reason=reason, relapses=0, evidence_at=now)
 
 
 def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
@@ -139,10 +146,10 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
         return CopyDecision(terminal, True, trouble, now) if trouble is not None else None
     if watch.clean_since is None or now - watch.evidence_at > MEASURED_S:
         return None
-    run, lasted_s = _run(watch, now), now - watch.clean_since
+    run, lasted_s = _clean_counts(watch, now), now - watch.clean_since
     if run.packets < ENOUGH or not run.clean or lasted_s < _pause(watch, now):
         return None
-    reason = f"{watch.active}: {_share(run)} in {lasted_s:.0f} s{_clean()}"
+    reason = f"{watch.active}: {_share(run)} in {lasted_s:.0f} s{_clean_limits()}"
     if not _is_measured(watch, now):
         reason += "; the loss of a single path cannot be measured while packets are copied, so one path is tried"
     return CopyDecision(terminal, False, reason, now)
@@ -159,7 +166,7 @@ def decided(watch: Watch, decision: CopyDecision) -> Watch:
     if decision.copies:
         relapses = relapses + 1 if watch.ended_clean and decision.at - watch.since < KEPT_S else 0
     return replace(
-        _afresh(watch),
+        _without_evidence(watch),
         copies=decision.copies,
         reason=decision.reason,
         since=decision.at,
@@ -216,11 +223,11 @@ def _exceeds(count: int, packets: int, share: float) -> bool:
     return count >= FEW and count - DOUBT * sqrt(count) >= share * packets
 
 
-def _afresh(watch: Watch) -> Watch:
-    return replace(_unclean(watch), evidence=(), dead=None, measured_at=None)
+def _without_evidence(watch: Watch) -> Watch:
+    return replace(_restart_clean_time(watch), evidence=(), dead=None, measured_at=None)
 
 
-def _unclean(watch: Watch) -> Watch:
+def _restart_clean_time(watch: Watch) -> Watch:
     return replace(watch, clean_since=None, measured=NOTHING, sent=NOTHING)
 
 
@@ -228,7 +235,8 @@ def _is_measured(watch: Watch, now: float) -> bool:
     return watch.measured_at is not None and now - watch.measured_at <= MEASURED_S
 
 
-def _run(watch: Watch, now: float) -> LossCounts:
+def _clean_counts(watch: Watch, now: float) -> LossCounts:
+    """Return the counts that decide: measured ones if they are recent, otherwise the senders'."""
     return watch.measured if _is_measured(watch, now) else watch.sent
 
 
@@ -245,7 +253,7 @@ def _share(counts: LossCounts) -> str:
     return f"{lost:.1%} of {counted(counts.packets, 'packets')} lost, {late:.1%} late"
 
 
-def _clean() -> str:
+def _clean_limits() -> str:
     return f"; clean up to {CLEAN_LOSS:.0%} and {CLEAN_LATE:.0%}"
 
 
@@ -255,7 +263,7 @@ def _on_one_path(watch: Watch, now: float) -> str:
 
 
 def _until_clean(watch: Watch, since: float, now: float) -> str:
-    run, over_s = _run(watch, now), now - since
+    run, over_s = _clean_counts(watch, now), now - since
     ends = "one path" if _is_measured(watch, now) else "one path is tried"
     least = f"for {_pause(watch, now):.0f} s and {ENOUGH} packets; so far {over_s:.0f} s"
-    return f"{watch.active}: {_share(run)}{_clean()}; {ends} once this has lasted {least}"
+    return f"{watch.active}: {_share(run)}{_clean_limits()}; {ends} once this has lasted {least}"

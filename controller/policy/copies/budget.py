@@ -99,7 +99,7 @@ def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
     budget = account.limits.budget_bytes_per_day
     if budget is not None and spent.copied_bytes + 2 * account.most_bytes >= budget:
         spent = replace(spent, used_up=budget)
-    return _looked_at(replace(account, spent=spent), moment.at)
+    return _share_checked(replace(account, spent=spent), moment.at)
 
 
 def reset(account: Account, moment: Moment) -> Account:
@@ -116,7 +116,7 @@ def barred(account: Account, moment: Moment) -> str | None:
             if spent.day == moment.day
             else (f"the clock is past {spent.day} (if that is wrong: `./bicast budget reset`)")
         )
-        return f"used up until {until}: {_mega(spent.copied_bytes)} of {_mega(budget)} MB allowed for copies per day"
+        return f"used up until {until}: {_mb(spent.copied_bytes)} of {_mb(budget)} MB allowed for copies per day"
     until_s = account.barred_until
     if (
         until_s is not None
@@ -153,7 +153,7 @@ def _stepped(steps: tuple[BudgetStep, ...], copied: int, carried: int, at: float
     return (*kept[:-1], kept[-1].plus(copied, carried))
 
 
-def _looked_at(account: Account, at: float) -> Account:
+def _share_checked(account: Account, at: float) -> Account:
     """Return the account after a check of the share. While copies are barred there is no check, to avoid flapping."""
     until, most = account.barred_until, account.limits.max_share
     if until is not None and at < until <= at + LOOKED_AGAIN_S:
@@ -167,5 +167,5 @@ def _clock(at: float, moment: Moment) -> str:
     return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
 
 
-def _mega(count: int) -> str:
+def _mb(count: int) -> str:
     return f"{count / 1e6:.1f}"

@@ -120,12 +120,12 @@ def weigh(
                 standing.connections.setdefault(connection.token, []).append(held)
                 standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
             if before is not None:
-                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now, subflow)
+                _count(sums, _uplink_of_losses(way, own, at_terminal), own, way, old, now, subflow)
                 if now.waited_ms:
                     stalls.append((way, own, min(now.waited_ms, subflow.since_ack_ms)))
     for way, own, stalled_ms in stalls:
-        accused = sums.setdefault((way.terminal, _accused(way, own, sums)), _Sum())
-        accused.stalled_ms = max(accused.stalled_ms, stalled_ms)
+        stalled = sums.setdefault((way.terminal, _uplink_of_stalls(way, own, sums)), _Sum())
+        stalled.stalled_ms = max(stalled.stalled_ms, stalled_ms)
     for where, one in sums.items():
         stalled_ms = 0 if one.delivers else one.stalled_ms
         weighed.readings[where] = UplinkReading(
@@ -207,13 +207,15 @@ def is_late(subflow: Subflow) -> bool:
     return _queues(subflow) and subflow.in_flight_segments <= THIN_SEGMENTS
 
 
-def _laid_to(way: TerminalUplinks, own: str, at_terminal: bool) -> str | None:
+def _uplink_of_losses(way: TerminalUplinks, own: str, at_terminal: bool) -> str | None:
+    """Return the uplink to which losses of a subflow belong, or None if it is unknown."""
     if not at_terminal or way.leaves is Leaves.BY_OWN:
         return own
     return way.active if way.leaves is Leaves.BY_ACTIVE else None
 
 
-def _accused(way: TerminalUplinks, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
+def _uplink_of_stalls(way: TerminalUplinks, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
+    """Return the uplink against which a stalled subflow counts."""
     if way.leaves is not Leaves.BY_ACTIVE or own == way.active:
         return own
     active = sums.get((way.terminal, way.active))

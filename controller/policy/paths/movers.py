@@ -56,15 +56,15 @@ def choose(reaches: Iterable[Reach]) -> ReachChoice:
         return ReachChoice(movers=(own.agent,), guards=guards, letting_go=letting_go)
     if by_connection:
         return ReachChoice(movers=tuple(each.agent for each in by_connection), guards=guards)
-    return ReachChoice(unmoved=_why(all_of_them), wider=_wider(serving))
+    return ReachChoice(unmoved=_why(all_of_them), wider=_why_wider(serving))
 
 
 def astray(standing: TerminalConnections, uplink: str) -> frozenset[int]:
     """Return connections that can use the uplink but do not prefer it yet, most of them new."""
-    return frozenset(token for token, held in standing.connections.items() if _strays(held, uplink))
+    return frozenset(token for token, held in standing.connections.items() if _is_astray(held, uplink))
 
 
-def _strays(subflows: list[SubflowFlags], uplink: str) -> bool:
+def _is_astray(subflows: list[SubflowFlags], uplink: str) -> bool:
     there = [each for each in subflows if each.uplink == uplink]
     elsewhere = [each for each in subflows if each.uplink != uplink]
     if not there or all(each.by_peer for each in there):
@@ -89,7 +89,8 @@ def _why(reaches: list[Reach]) -> str:
     return "; ".join((NOBODY, *reasons))
 
 
-def _wider(serving: list[Reach]) -> str | None:
+def _why_wider(serving: list[Reach]) -> str | None:
+    """Return why an order would also move other clients, or None."""
     wide = next((each for each in serving if not each.unable and each.serves_others), None)
     if wide is None:
         return None

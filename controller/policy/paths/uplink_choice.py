@@ -85,9 +85,11 @@ def decide(
     active = paths.get(course.active)
     if active is None or (course.rests(now) and active.port_up):
         return None
-    slower = _slower(course, paths, now)
-    if slower is not None:
-        return UplinkDecision(terminal, slower.uplink, _outdone(course.active, active, slower, now), now, hard=False)
+    better = _better_abandoned(course, paths, now)
+    if better is not None:
+        return UplinkDecision(
+            terminal, better.uplink, _slower_reason(course.active, active, better, now), now, hard=False
+        )
     worth = [
         name for name, path in paths.items() if name == course.active or not _is_no_better(path, course, active, now)
     ]
@@ -151,7 +153,7 @@ def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: fl
     return carries < WORTH * course.delivers_bps(active, now)
 
 
-def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> AbandonedUplink | None:
+def _better_abandoned(course: Course, paths: Mapping[str, UplinkPath], now: float) -> AbandonedUplink | None:
     """Return the uplink left before, if the active one, fully used since, carries less."""
     left, throughput = course.left, paths[course.active].throughput
     if left is None or left.uplink not in paths or paths[left.uplink].health is UplinkHealth.DEAD:
@@ -160,7 +162,8 @@ def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> Aban
     return left if measured and throughput.limit_bps < WORTH * left.delivered_bps else None
 
 
-def _outdone(active: str, path: UplinkPath, left: AbandonedUplink, now: float) -> str:
+def _slower_reason(active: str, path: UplinkPath, left: AbandonedUplink, now: float) -> str:
+    """Return why the terminal goes back to the uplink that it left."""
     return (
         f"{_carries(active, path, now)}, and {left.uplink} delivered {rate_text(left.delivered_bps)} when it was left"
     )
