@@ -15,7 +15,7 @@
 #include "kernel_tcp.h"
 
 #define CONNECTIONS_MAX 8192
-#define IDLE_ROUNDS 5		/* after so many without a segment sent, a subflow leaves its share to the others */
+#define IDLE_ROUNDS 5		/* after this many rounds without sending, a subflow leaves its share to the others */
 
 /* State of a socket under a cap. */
 struct holding {

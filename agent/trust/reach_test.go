@@ -69,7 +69,7 @@ func TestJoinErrorsNameThePeerAndTheRemedy(t *testing.T) {
 	}
 }
 
-// A proxy before the controller that ends the first connection: before TLS, or after so many bytes of answers.
+// A proxy before the controller that ends the first connection: before TLS, or after a number of bytes of answers.
 func crowded(t *testing.T, b *controllertest.Controller, lets func(toAgent io.Writer, fromController io.Reader)) string {
 	t.Helper()
 	first := true

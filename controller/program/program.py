@@ -179,7 +179,7 @@ class Installed:
     bucket_counters: Mapping[int, tuple[PacketCounters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
     meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes since the meter's last modification
-    meter_packets: Mapping[int, int] = field(default_factory=dict)  # likewise
+    meter_packets: Mapping[int, int] = field(default_factory=dict)  # the same in packets
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,8 @@ FILE = TREE / "topologies" / "access_point.yaml"
 SITE = "ap"
 RULE = re.compile(r"rule: \w+, tables: \w+")
 WITHIN_S = 20.0
-QUIET_S, QUIET_PACKETS = (
-    0.3,
-    20,
-)  # an idle link carries at most so many packets in this time, which exceeds the longest round trip
+# An idle link carries at most QUIET_PACKETS in QUIET_S, which exceeds the longest round trip.
+QUIET_S, QUIET_PACKETS = 0.3, 20
 LINKS = ("air", *SERVERS)
 NEAREST_SERVER = SERVERS["s4"]
 # One late packet in a thousand does not change a second's goodput.

@@ -115,12 +115,8 @@ def _contended_scenes(*scene: tuple[int, str]) -> Iterator[Scene]:
         yield Scene(terminals, rtt, contention=CONTENTION)
 
 
-UNDER_LOSS = (
-    OFF,
-    UNCAPPED_BBR,
-    IDEAL_TERMINALS,
-    IDEAL_GATEWAY,
-)  # the gateway's rule only lacks the lower limit of the terminals' rule
+# The gateway's rule lacks only the lower limit of the terminals' rule.
+UNDER_LOSS = (OFF, UNCAPPED_BBR, IDEAL_TERMINALS, IDEAL_GATEWAY)
 PAIR = (OFF, IDEAL_TERMINALS)
 MANY = tuple(Scene(5, rtt, connections=4) for rtt in ("4", "64"))
 SCALED = tuple(Scene(10, rtt, window_scale=WIDE_SCALE) for rtt in ("4", "64"))

@@ -13,7 +13,7 @@ BEST = "best"
 
 @dataclass(frozen=True, slots=True)
 class WriteStatement:
-    """Writes of these sizes, by so many terminals at one access point."""
+    """A statement about writes of these sizes, by this number of terminals at one access point."""
 
     terminals: int
     least_block_bytes: int

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// A connection that waits at both sides, with its TLS state. An idle one takes a third.
+	// Memory of a connection that waits for both sides to read, with its TLS state. An idle one takes a third.
 	connectionBytes = 128 << 10
 
 	connectionFiles = 2

@@ -33,7 +33,7 @@ def test_each_drawing_matches_its_source(source: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_each_measured_figure_names_its_command(page: Path) -> None:
-    """The command stands in the same paragraph or table, or in one of its neighbours."""
+    """The command is in the same paragraph or table, or in one of its neighbours."""
     paragraphs = re.split(r"\n\s*\n", text(page))
     for number, paragraph in enumerate(paragraphs):
         if MEASURED.search(paragraph):

@@ -66,7 +66,7 @@ def sent_through() -> int:
 
 
 def received(receiver: socket.socket, within_s: float) -> set[bytes]:
-    """Return the numbers of the frames that arrive until none does for so long."""
+    """Return the numbers of the frames that arrive, until none arrives for `within_s`."""
     receiver.settimeout(within_s)
     numbers: set[bytes] = set()
     while True:

@@ -3,7 +3,7 @@
 
 fault   what is broken, in plain words
 file    where
-old     a part of one line, which stands in the file exactly once
+old     a part of one line, which occurs in the file exactly once
 new     what the fault makes of it
 tests   what catches it: FILE or FILE::TEST, in Python or in Go
 """

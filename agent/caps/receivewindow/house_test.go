@@ -64,7 +64,7 @@ func (h *house) wire(name, n string) {
 	h.lead(name, n)
 }
 
-// air puts a bridge between the phone and its gateway, which sends to that through `above`.
+// air puts a bridge between the phone and its gateway: its port `above` leads to the gateway, `below` to the phone.
 func (h *house) air() *lab.Host {
 	h.t.Helper()
 	h.phone.Run("ip", "link", "del", "wifi")

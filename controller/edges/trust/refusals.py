@@ -69,7 +69,7 @@ class Refusals:
         self._counts: Counter[Reason] = Counter()
         self._logged_at: dict[tuple[str, str, Reason], float] = {}
         self._outcasts_logged_at: dict[tuple[str, Reason], float] = {}  # bounded: names of certificates
-        self._tries: dict[str, Try] = {}  # likewise
+        self._tries: dict[str, Try] = {}  # by name; bounded likewise
 
     def note(
         self, peer: str, reason: Reason, sentence: str, *, name: str | None = None, claims: str | None = None

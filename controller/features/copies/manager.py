@@ -52,9 +52,8 @@ class CopiesManager:
         self._watches: dict[str, Watch] = {}  # by terminal
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
-        self.watched: frozenset[tuple[str, str]] = (
-            frozenset()
-        )  # home and uplink with fast unreported traffic that is not copied
+        # Home and uplink of fast unreported traffic that is not copied
+        self.watched: frozenset[tuple[str, str]] = frozenset()
         self._unheard_since: dict[str, float] = {}  # by terminal on one path without evidence
         self._evidence_at: dict[str, dict[str, float]] = {}  # by terminal and agent
         self._sent_at: dict[str, float] = {}  # by terminal: its own agent's last report of packets

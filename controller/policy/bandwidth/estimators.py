@@ -94,7 +94,7 @@ def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
 
 BENDS = 3
 STEP_S = 0.5e-3  # a smaller step cannot be distinguished from waiting packets
-FAST = 0.01  # quantile of the delay that counts as hardly waiting
+FAST = 0.01  # quantile of the delay up to which packets count as not waiting
 FASTEST = 200e-6  # seconds per second; a larger drift means that the clock is being adjusted
 
 

@@ -8,7 +8,7 @@ bound the deliveries. So each change is a trial, and the following deliveries de
               more delivered ─► the figure is that
     figure ──► caps are used up: a little more is allowed ─► as much more came: kept, and more is tried
        ▲                                                 └─► not so: the figure is what came, and some seconds of rest
-       └────── a queue stands, and less comes: no more is allowed ─► it still comes: kept
+       └────── a queue exists, and less comes: no more is allowed ─► it still comes: kept
                                                                  └─► less comes by as much: it was no queue; undone
 
 Round trips alone decide nothing: over the air they sometimes grow without a queue of the terminals.
@@ -99,7 +99,7 @@ class AirRate:
     active: int = 0
     trial: Trial | None = None
     queued_since: float | None = None
-    low_since: float | None = None  # a queue stands, and deliveries are below the figure
+    low_since: float | None = None  # a queue exists, and deliveries are below the figure
     tries_at: float = 0.0  # earliest next trial
     lowers_at: float = 0.0  # earliest next lowering
     rests_s: float = RESTS_S  # pause after a useless lowering
@@ -153,7 +153,7 @@ class AirRate:
         return replace(self, bps=bps, trial=None, queued_since=None, low_since=None, active=0)
 
     def _with_queue(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
-        """Return the estimate with the times since when a queue stands and since when deliveries are low."""
+        """Return the estimate with the times since when a queue exists and since when deliveries are low."""
         queued = sum(use.bps for use in uses if use.waits) >= QUEUED_SHARE * delivered_bps
         low = self.bps is not None and self.trial is None and delivered_bps < LESS * self.bps
         full = queued and (_cap_limited_bps(uses) >= delivered_bps / 2 or _waiting(uses) >= QUEUED_SEGMENTS)

@@ -8,7 +8,7 @@ Windows that always did so would drain no queue: all terminals together would se
 So caps return as soon as the terminals deliver the bandwidth by themselves. The decision looks at their sum, which
 terminals that join, leave or pause do not move.
 
-    capped ── a queue stands that caps do not explain ────────────────────────────────────► released
+    capped ── a queue exists that caps do not explain ────────────────────────────────────► released
        ▲ it has gone, or the terminals deliver FULL_SHARE of the bandwidth                      │ │
        ├────────────────────────────────────────────────────────────────────────────────────────┘ │
        └── larger windows gained nothing in TRIAL_S, or RETRY_S have passed:                      │
@@ -46,7 +46,7 @@ class Release:
     since: float | None = None  # caps are released; None: they are not
     reason: str | None = None  # None: it is not known yet whether a sender has no cap
     queued_since: float | None = None
-    delivered: float | None = None  # share of the bandwidth, averaged; None: no queue stands, or not long enough
+    delivered: float | None = None  # share of the bandwidth, averaged; None: no queue exists, or not long enough
     fair: float = 0.0  # the same, counting each terminal up to an equal share
     full_since: float | None = None  # the terminals deliver the bandwidth
     lowest: float = math.inf  # lowest `fair` before larger windows took effect

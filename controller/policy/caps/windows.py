@@ -133,9 +133,8 @@ MOST_SEGMENTS = 1 << 20  # above TCP's largest window
 # bandwidth together would fill the queue again.
 PACED_PART = 0.92
 LEFT_AT = 0.95  # hysteresis: a fall to more than this part leaves a window or row as it is
-RELEASED_SHARE = (
-    0.95  # upper limit, in equal shares, while caps are released: below 1 the queue drains if all senders have caps
-)
+# Upper limit, in equal shares, while caps are released: below 1 the queue drains if all senders have caps.
+RELEASED_SHARE = 0.95
 WON_SHARES = 2.0  # the same for a sender without a lower limit: it must compete for its share
 
 

@@ -29,7 +29,7 @@ from controller.policy.copies.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHIN
 from controller.policy.paths.health import DEAD_AFTER_MS
 
 WINDOW_S = 1.0  # recent evidence
-WINDOW_PACKETS = 30  # per source; the window grows until it has so many
+WINDOW_PACKETS = 30  # fewest per source: the window grows until it has them
 WINDOW_AT_MOST_S = 60.0  # oldest evidence in the window
 LASTS_S = 0.6  # trouble must outlast the losses of a sender's slow start: 3 reports at 4 Hz
 PROBED_LASTS_S = 0.4  # the same for probes, which fill no queue: 2 reports

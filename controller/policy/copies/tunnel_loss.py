@@ -17,7 +17,7 @@ from controller.program.program import PacketCounters
 
 HISTORY_S = 30.0  # long enough to prove a loss of 4 % in a call
 RISES = 2  # a burst can begin before a reading and end after it
-SIZE_FACTOR = 2.0  # missing packets may differ so much in size: merged ones lack headers only, MTU probes are long
+SIZE_FACTOR = 2.0  # by which sizes of missing packets may differ: merged ones lack headers only, MTU probes are long
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import Connection, Subflow, SubflowKey
 
-QUEUE_US = 40_000  # above twice the shortest round trip: BBR and the like keep that much in flight
+QUEUE_US = 40_000  # added to twice the shortest round trip, which BBR and similar senders keep in flight
 UNSLOWED = 4  # a window this many times Reno's at the same loss: losses do not slow the sender (BBR)
 FULL_SEGMENTS = 4  # a smaller window does not show what limits the sender
 THIN_SEGMENTS = 10  # initial window; a sender with no more in flight did not make the queue that it waits in

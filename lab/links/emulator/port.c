@@ -19,7 +19,7 @@
 #define TAG_BYTES 4		/* 802.1Q; the kernel moves the tag into auxiliary data */
 #define TAG_OFFSET (2 * ETH_ALEN)
 #define ROOM TAG_BYTES
-/* Clock readings within this time count as one; else both are repeated, at most so often. */
+/* Two clocks that are read within CLOCK_READ_MAX_NS count as read at once; else both are read again. */
 #define CLOCK_READ_MAX_NS 10000
 #define CLOCK_TRIES 3
 
