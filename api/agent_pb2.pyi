@@ -48,30 +48,30 @@ class JoinReply(_message.Message):
     def __init__(self, certificate: _Optional[bytes] = ..., ca: _Optional[bytes] = ..., session: _Optional[str] = ...) -> None: ...
 
 class FromAgent(_message.Message):
-    __slots__ = ("hello", "report", "result", "fired", "probed", "walked")
+    __slots__ = ("hello", "report", "result", "fired", "probe_report", "distances_measured")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     FIRED_FIELD_NUMBER: _ClassVar[int]
-    PROBED_FIELD_NUMBER: _ClassVar[int]
-    WALKED_FIELD_NUMBER: _ClassVar[int]
+    PROBE_REPORT_FIELD_NUMBER: _ClassVar[int]
+    DISTANCES_MEASURED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     report: Report
     result: Result
-    fired: Fired
-    probed: Probed
-    walked: Walked
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[Fired, _Mapping]] = ..., probed: _Optional[_Union[Probed, _Mapping]] = ..., walked: _Optional[_Union[Walked, _Mapping]] = ...) -> None: ...
+    fired: FailoverFired
+    probe_report: ProbeReport
+    distances_measured: DistancesMeasured
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[FailoverFired, _Mapping]] = ..., probe_report: _Optional[_Union[ProbeReport, _Mapping]] = ..., distances_measured: _Optional[_Union[DistancesMeasured, _Mapping]] = ...) -> None: ...
 
 class FromController(_message.Message):
-    __slots__ = ("welcome", "taken", "directive")
+    __slots__ = ("welcome", "ack", "directive")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
-    taken: Taken
+    ack: ReportAck
     directive: Directive
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., taken: _Optional[_Union[Taken, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "role", "capabilities", "path_manager", "kernel", "addresses")
@@ -109,14 +109,14 @@ class Welcome(_message.Message):
     report_interval_ms: int
     def __init__(self, protocol: _Optional[int] = ..., report_interval_ms: _Optional[int] = ...) -> None: ...
 
-class Taken(_message.Message):
+class ReportAck(_message.Message):
     __slots__ = ("sequence",)
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health", "relaying", "taking")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health", "relay", "interception")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -129,8 +129,8 @@ class Report(_message.Message):
     CAPPING_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
-    RELAYING_FIELD_NUMBER: _ClassVar[int]
-    TAKING_FIELD_NUMBER: _ClassVar[int]
+    RELAY_FIELD_NUMBER: _ClassVar[int]
+    INTERCEPTION_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -143,9 +143,9 @@ class Report(_message.Message):
     capping: Capping
     answering: Answering
     health: _containers.RepeatedCompositeFieldContainer[PathHealth]
-    relaying: Relaying
-    taking: Taking
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ..., relaying: _Optional[_Union[Relaying, _Mapping]] = ..., taking: _Optional[_Union[Taking, _Mapping]] = ...) -> None: ...
+    relay: RelayReport
+    interception: InterceptionReport
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ..., relay: _Optional[_Union[RelayReport, _Mapping]] = ..., interception: _Optional[_Union[InterceptionReport, _Mapping]] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
@@ -274,36 +274,36 @@ class Tunnelling(_message.Message):
     def __init__(self, ends: _Optional[_Iterable[_Union[TunnelEnd, _Mapping]]] = ..., largest_bytes: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ...) -> None: ...
 
 class TunnelEnd(_message.Message):
-    __slots__ = ("name", "reason", "peer", "heard_ms", "rtt_us", "mtu_bytes", "moves", "strangers")
+    __slots__ = ("name", "reason", "peer", "since_packet_ms", "rtt_us", "mtu_bytes", "moves", "unauthenticated")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
-    HEARD_MS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_PACKET_MS_FIELD_NUMBER: _ClassVar[int]
     RTT_US_FIELD_NUMBER: _ClassVar[int]
     MTU_BYTES_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
-    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    UNAUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     name: str
     reason: str
     peer: str
-    heard_ms: int
+    since_packet_ms: int
     rtt_us: int
     mtu_bytes: int
     moves: int
-    strangers: int
-    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., peer: _Optional[str] = ..., heard_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., strangers: _Optional[int] = ...) -> None: ...
+    unauthenticated: int
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., peer: _Optional[str] = ..., since_packet_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., unauthenticated: _Optional[int] = ...) -> None: ...
 
 class Capping(_message.Message):
-    __slots__ = ("hand", "held", "missing", "passing")
-    HAND_FIELD_NUMBER: _ClassVar[int]
-    HELD_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("method", "held_sockets", "missing", "passing")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    HELD_SOCKETS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     PASSING_FIELD_NUMBER: _ClassVar[int]
-    hand: str
-    held: int
+    method: str
+    held_sockets: int
     missing: _containers.RepeatedCompositeFieldContainer[Missing]
     passing: _containers.RepeatedCompositeFieldContainer[Passing]
-    def __init__(self, hand: _Optional[str] = ..., held: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., passing: _Optional[_Iterable[_Union[Passing, _Mapping]]] = ...) -> None: ...
+    def __init__(self, method: _Optional[str] = ..., held_sockets: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., passing: _Optional[_Iterable[_Union[Passing, _Mapping]]] = ...) -> None: ...
 
 class Passing(_message.Message):
     __slots__ = ("terminal_address", "terminal_port", "other_address", "other_port", "bytes_sent", "srtt_us", "min_rtt_us", "mss_bytes", "since_data_ms", "joined", "has_scale")
@@ -332,20 +332,20 @@ class Passing(_message.Message):
     def __init__(self, terminal_address: _Optional[str] = ..., terminal_port: _Optional[int] = ..., other_address: _Optional[str] = ..., other_port: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., srtt_us: _Optional[int] = ..., min_rtt_us: _Optional[int] = ..., mss_bytes: _Optional[int] = ..., since_data_ms: _Optional[int] = ..., joined: _Optional[bool] = ..., has_scale: _Optional[bool] = ...) -> None: ...
 
 class Answering(_message.Message):
-    __slots__ = ("reason", "probes", "health_packets", "strangers", "replays", "too_many")
+    __slots__ = ("reason", "probes", "health_packets", "unauthenticated", "replays", "too_many")
     REASON_FIELD_NUMBER: _ClassVar[int]
     PROBES_FIELD_NUMBER: _ClassVar[int]
     HEALTH_PACKETS_FIELD_NUMBER: _ClassVar[int]
-    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    UNAUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
     TOO_MANY_FIELD_NUMBER: _ClassVar[int]
     reason: str
     probes: int
     health_packets: int
-    strangers: int
+    unauthenticated: int
     replays: int
     too_many: int
-    def __init__(self, reason: _Optional[str] = ..., probes: _Optional[int] = ..., health_packets: _Optional[int] = ..., strangers: _Optional[int] = ..., replays: _Optional[int] = ..., too_many: _Optional[int] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., probes: _Optional[int] = ..., health_packets: _Optional[int] = ..., unauthenticated: _Optional[int] = ..., replays: _Optional[int] = ..., too_many: _Optional[int] = ...) -> None: ...
 
 class PathHealth(_message.Message):
     __slots__ = ("name", "reason", "sent", "lost", "lost_there", "lost_back", "late", "windows")
@@ -403,8 +403,8 @@ class HealthWindow(_message.Message):
     back_jitter_us: int
     def __init__(self, seconds: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., reordered: _Optional[int] = ..., rtt_least_us: _Optional[int] = ..., rtt_median_us: _Optional[int] = ..., rtt_p95_us: _Optional[int] = ..., reason: _Optional[str] = ..., there_median_us: _Optional[int] = ..., there_p95_us: _Optional[int] = ..., there_jitter_us: _Optional[int] = ..., back_median_us: _Optional[int] = ..., back_p95_us: _Optional[int] = ..., back_jitter_us: _Optional[int] = ...) -> None: ...
 
-class Relaying(_message.Message):
-    __slots__ = ("reason", "draining", "connections", "waiting", "carried", "refused", "failed", "strangers", "bytes_up", "bytes_down", "overhead_us", "busy_percent", "congestion")
+class RelayReport(_message.Message):
+    __slots__ = ("reason", "draining", "connections", "waiting", "carried", "refused", "failed", "unauthenticated", "bytes_up", "bytes_down", "overhead_us", "busy_percent", "congestion")
     REASON_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -412,7 +412,7 @@ class Relaying(_message.Message):
     CARRIED_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
-    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    UNAUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     BYTES_UP_FIELD_NUMBER: _ClassVar[int]
     BYTES_DOWN_FIELD_NUMBER: _ClassVar[int]
     OVERHEAD_US_FIELD_NUMBER: _ClassVar[int]
@@ -425,25 +425,25 @@ class Relaying(_message.Message):
     carried: int
     refused: int
     failed: int
-    strangers: int
+    unauthenticated: int
     bytes_up: int
     bytes_down: int
     overhead_us: int
     busy_percent: int
     congestion: str
-    def __init__(self, reason: _Optional[str] = ..., draining: _Optional[bool] = ..., connections: _Optional[int] = ..., waiting: _Optional[int] = ..., carried: _Optional[int] = ..., refused: _Optional[int] = ..., failed: _Optional[int] = ..., strangers: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., overhead_us: _Optional[int] = ..., busy_percent: _Optional[int] = ..., congestion: _Optional[str] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., draining: _Optional[bool] = ..., connections: _Optional[int] = ..., waiting: _Optional[int] = ..., carried: _Optional[int] = ..., refused: _Optional[int] = ..., failed: _Optional[int] = ..., unauthenticated: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., overhead_us: _Optional[int] = ..., busy_percent: _Optional[int] = ..., congestion: _Optional[str] = ...) -> None: ...
 
-class Taking(_message.Message):
-    __slots__ = ("reason", "relays", "terminals", "sought")
+class InterceptionReport(_message.Message):
+    __slots__ = ("reason", "relays", "terminals", "pending")
     REASON_FIELD_NUMBER: _ClassVar[int]
     RELAYS_FIELD_NUMBER: _ClassVar[int]
     TERMINALS_FIELD_NUMBER: _ClassVar[int]
-    SOUGHT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     reason: str
     relays: _containers.RepeatedCompositeFieldContainer[RelayReached]
-    terminals: _containers.RepeatedCompositeFieldContainer[TerminalTaken]
-    sought: _containers.RepeatedCompositeFieldContainer[Sought]
-    def __init__(self, reason: _Optional[str] = ..., relays: _Optional[_Iterable[_Union[RelayReached, _Mapping]]] = ..., terminals: _Optional[_Iterable[_Union[TerminalTaken, _Mapping]]] = ..., sought: _Optional[_Iterable[_Union[Sought, _Mapping]]] = ...) -> None: ...
+    terminals: _containers.RepeatedCompositeFieldContainer[TerminalInterception]
+    pending: _containers.RepeatedCompositeFieldContainer[PendingDestination]
+    def __init__(self, reason: _Optional[str] = ..., relays: _Optional[_Iterable[_Union[RelayReached, _Mapping]]] = ..., terminals: _Optional[_Iterable[_Union[TerminalInterception, _Mapping]]] = ..., pending: _Optional[_Iterable[_Union[PendingDestination, _Mapping]]] = ...) -> None: ...
 
 class RelayReached(_message.Message):
     __slots__ = ("name", "reason", "connections", "opened", "setup_us")
@@ -459,7 +459,7 @@ class RelayReached(_message.Message):
     setup_us: int
     def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., connections: _Optional[int] = ..., opened: _Optional[int] = ..., setup_us: _Optional[int] = ...) -> None: ...
 
-class TerminalTaken(_message.Message):
+class TerminalInterception(_message.Message):
     __slots__ = ("name", "connections", "relayed", "direct", "reset", "bytes_up", "bytes_down")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -477,7 +477,7 @@ class TerminalTaken(_message.Message):
     bytes_down: int
     def __init__(self, name: _Optional[str] = ..., connections: _Optional[int] = ..., relayed: _Optional[int] = ..., direct: _Optional[int] = ..., reset: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ...) -> None: ...
 
-class Sought(_message.Message):
+class PendingDestination(_message.Message):
     __slots__ = ("prefix", "address", "port")
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -496,7 +496,7 @@ class Cost(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps", "answer", "health", "probe", "relay", "take", "choices", "walk")
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps", "answer", "health", "probe", "relay", "intercept", "choices", "measure_distances")
     ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
     PREFER_FIELD_NUMBER: _ClassVar[int]
@@ -509,9 +509,9 @@ class Directive(_message.Message):
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     RELAY_FIELD_NUMBER: _ClassVar[int]
-    TAKE_FIELD_NUMBER: _ClassVar[int]
+    INTERCEPT_FIELD_NUMBER: _ClassVar[int]
     CHOICES_FIELD_NUMBER: _ClassVar[int]
-    WALK_FIELD_NUMBER: _ClassVar[int]
+    MEASURE_DISTANCES_FIELD_NUMBER: _ClassVar[int]
     id: int
     report_every: ReportEvery
     prefer: Prefer
@@ -520,14 +520,14 @@ class Directive(_message.Message):
     eliminate: Eliminate
     tunnels: Tunnels
     caps: Caps
-    answer: Answer
-    health: Health
+    answer: AnswerProbes
+    health: HealthProbes
     probe: Probe
     relay: Relay
-    take: Take
+    intercept: Intercept
     choices: Choices
-    walk: Walk
-    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., relay: _Optional[_Union[Relay, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., choices: _Optional[_Union[Choices, _Mapping]] = ..., walk: _Optional[_Union[Walk, _Mapping]] = ...) -> None: ...
+    measure_distances: MeasureDistances
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ..., answer: _Optional[_Union[AnswerProbes, _Mapping]] = ..., health: _Optional[_Union[HealthProbes, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., relay: _Optional[_Union[Relay, _Mapping]] = ..., intercept: _Optional[_Union[Intercept, _Mapping]] = ..., choices: _Optional[_Union[Choices, _Mapping]] = ..., measure_distances: _Optional[_Union[MeasureDistances, _Mapping]] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("terminal_addresses",)
@@ -649,7 +649,7 @@ class Cap(_message.Message):
     pace_bps: int
     def __init__(self, terminal_address: _Optional[str] = ..., other_address: _Optional[str] = ..., most_segments: _Optional[int] = ..., least_segments: _Optional[int] = ..., pace_bps: _Optional[int] = ...) -> None: ...
 
-class Answer(_message.Message):
+class AnswerProbes(_message.Message):
     __slots__ = ("sessions",)
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     sessions: _containers.RepeatedCompositeFieldContainer[AnswerSession]
@@ -667,29 +667,29 @@ class AnswerSession(_message.Message):
     probe_port: int
     def __init__(self, number: _Optional[int] = ..., key: _Optional[bytes] = ..., health_port: _Optional[int] = ..., probe_port: _Optional[int] = ...) -> None: ...
 
-class Health(_message.Message):
+class HealthProbes(_message.Message):
     __slots__ = ("paths",)
     PATHS_FIELD_NUMBER: _ClassVar[int]
     paths: _containers.RepeatedCompositeFieldContainer[HealthPath]
     def __init__(self, paths: _Optional[_Iterable[_Union[HealthPath, _Mapping]]] = ...) -> None: ...
 
 class HealthPath(_message.Message):
-    __slots__ = ("name", "way", "port", "number", "key", "pause_ms")
+    __slots__ = ("name", "route", "port", "number", "key", "pause_ms")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    WAY_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    way: MeasuredWay
+    route: ProbeRoute
     port: int
     number: int
     key: bytes
     pause_ms: int
-    def __init__(self, name: _Optional[str] = ..., way: _Optional[_Union[MeasuredWay, _Mapping]] = ..., port: _Optional[int] = ..., number: _Optional[int] = ..., key: _Optional[bytes] = ..., pause_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., route: _Optional[_Union[ProbeRoute, _Mapping]] = ..., port: _Optional[int] = ..., number: _Optional[int] = ..., key: _Optional[bytes] = ..., pause_ms: _Optional[int] = ...) -> None: ...
 
-class MeasuredWay(_message.Message):
+class ProbeRoute(_message.Message):
     __slots__ = ("device", "local", "remote")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
@@ -700,9 +700,9 @@ class MeasuredWay(_message.Message):
     def __init__(self, device: _Optional[str] = ..., local: _Optional[str] = ..., remote: _Optional[str] = ...) -> None: ...
 
 class Probe(_message.Message):
-    __slots__ = ("name", "way", "port", "key", "down", "shortest_bytes", "longest_bytes", "step_bytes", "tries", "pause_us", "trains", "train_packets")
+    __slots__ = ("name", "route", "port", "key", "down", "shortest_bytes", "longest_bytes", "step_bytes", "tries", "pause_us", "trains", "train_packets")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    WAY_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     DOWN_FIELD_NUMBER: _ClassVar[int]
@@ -714,7 +714,7 @@ class Probe(_message.Message):
     TRAINS_FIELD_NUMBER: _ClassVar[int]
     TRAIN_PACKETS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    way: MeasuredWay
+    route: ProbeRoute
     port: int
     key: bytes
     down: bool
@@ -725,7 +725,7 @@ class Probe(_message.Message):
     pause_us: int
     trains: int
     train_packets: int
-    def __init__(self, name: _Optional[str] = ..., way: _Optional[_Union[MeasuredWay, _Mapping]] = ..., port: _Optional[int] = ..., key: _Optional[bytes] = ..., down: _Optional[bool] = ..., shortest_bytes: _Optional[int] = ..., longest_bytes: _Optional[int] = ..., step_bytes: _Optional[int] = ..., tries: _Optional[int] = ..., pause_us: _Optional[int] = ..., trains: _Optional[int] = ..., train_packets: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., route: _Optional[_Union[ProbeRoute, _Mapping]] = ..., port: _Optional[int] = ..., key: _Optional[bytes] = ..., down: _Optional[bool] = ..., shortest_bytes: _Optional[int] = ..., longest_bytes: _Optional[int] = ..., step_bytes: _Optional[int] = ..., tries: _Optional[int] = ..., pause_us: _Optional[int] = ..., trains: _Optional[int] = ..., train_packets: _Optional[int] = ...) -> None: ...
 
 class Relay(_message.Message):
     __slots__ = ("port", "certificate", "gateways", "allowed", "congestion", "draining", "onward")
@@ -738,14 +738,14 @@ class Relay(_message.Message):
     ONWARD_FIELD_NUMBER: _ClassVar[int]
     port: int
     certificate: bytes
-    gateways: _containers.RepeatedCompositeFieldContainer[Guest]
+    gateways: _containers.RepeatedCompositeFieldContainer[RelayClient]
     allowed: _containers.RepeatedCompositeFieldContainer[PortRange]
     congestion: str
     draining: bool
-    onward: _containers.RepeatedCompositeFieldContainer[Onward]
-    def __init__(self, port: _Optional[int] = ..., certificate: _Optional[bytes] = ..., gateways: _Optional[_Iterable[_Union[Guest, _Mapping]]] = ..., allowed: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., congestion: _Optional[str] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[Onward, _Mapping]]] = ...) -> None: ...
+    onward: _containers.RepeatedCompositeFieldContainer[PortForward]
+    def __init__(self, port: _Optional[int] = ..., certificate: _Optional[bytes] = ..., gateways: _Optional[_Iterable[_Union[RelayClient, _Mapping]]] = ..., allowed: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., congestion: _Optional[str] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[PortForward, _Mapping]]] = ...) -> None: ...
 
-class Guest(_message.Message):
+class RelayClient(_message.Message):
     __slots__ = ("name", "certificate_sha256")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_SHA256_FIELD_NUMBER: _ClassVar[int]
@@ -761,7 +761,7 @@ class PortRange(_message.Message):
     last: int
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
-class Onward(_message.Message):
+class PortForward(_message.Message):
     __slots__ = ("port", "address", "other_port")
     PORT_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -771,7 +771,7 @@ class Onward(_message.Message):
     other_port: int
     def __init__(self, port: _Optional[int] = ..., address: _Optional[str] = ..., other_port: _Optional[int] = ...) -> None: ...
 
-class Take(_message.Message):
+class Intercept(_message.Message):
     __slots__ = ("port", "terminals", "uplinks", "relays", "block")
     PORT_FIELD_NUMBER: _ClassVar[int]
     TERMINALS_FIELD_NUMBER: _ClassVar[int]
@@ -780,13 +780,13 @@ class Take(_message.Message):
     BLOCK_FIELD_NUMBER: _ClassVar[int]
     EXCEPT_FIELD_NUMBER: _ClassVar[int]
     port: str
-    terminals: _containers.RepeatedCompositeFieldContainer[TakenTerminal]
-    uplinks: _containers.RepeatedCompositeFieldContainer[RelayingUplink]
-    relays: _containers.RepeatedCompositeFieldContainer[TakingRelay]
+    terminals: _containers.RepeatedCompositeFieldContainer[InterceptedTerminal]
+    uplinks: _containers.RepeatedCompositeFieldContainer[InterceptUplink]
+    relays: _containers.RepeatedCompositeFieldContainer[InterceptRelay]
     block: bool
-    def __init__(self, port: _Optional[str] = ..., terminals: _Optional[_Iterable[_Union[TakenTerminal, _Mapping]]] = ..., uplinks: _Optional[_Iterable[_Union[RelayingUplink, _Mapping]]] = ..., relays: _Optional[_Iterable[_Union[TakingRelay, _Mapping]]] = ..., block: _Optional[bool] = ..., **kwargs) -> None: ...
+    def __init__(self, port: _Optional[str] = ..., terminals: _Optional[_Iterable[_Union[InterceptedTerminal, _Mapping]]] = ..., uplinks: _Optional[_Iterable[_Union[InterceptUplink, _Mapping]]] = ..., relays: _Optional[_Iterable[_Union[InterceptRelay, _Mapping]]] = ..., block: _Optional[bool] = ..., **kwargs) -> None: ...
 
-class TakenTerminal(_message.Message):
+class InterceptedTerminal(_message.Message):
     __slots__ = ("name", "addresses", "locals")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -804,7 +804,7 @@ class LocalAddress(_message.Message):
     addresses: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, uplink: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class RelayingUplink(_message.Message):
+class InterceptUplink(_message.Message):
     __slots__ = ("name", "port", "gateways")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -814,7 +814,7 @@ class RelayingUplink(_message.Message):
     gateways: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., gateways: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class TakingRelay(_message.Message):
+class InterceptRelay(_message.Message):
     __slots__ = ("name", "address", "port", "draining", "onward", "key_sha256")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -826,9 +826,9 @@ class TakingRelay(_message.Message):
     address: str
     port: int
     draining: bool
-    onward: _containers.RepeatedCompositeFieldContainer[Onward]
+    onward: _containers.RepeatedCompositeFieldContainer[PortForward]
     key_sha256: bytes
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[Onward, _Mapping]]] = ..., key_sha256: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[PortForward, _Mapping]]] = ..., key_sha256: _Optional[bytes] = ...) -> None: ...
 
 class Choices(_message.Message):
     __slots__ = ("choices",)
@@ -846,13 +846,13 @@ class RelayChoice(_message.Message):
     together: bool
     def __init__(self, prefix: _Optional[str] = ..., relays: _Optional[_Iterable[str]] = ..., together: _Optional[bool] = ...) -> None: ...
 
-class Walk(_message.Message):
-    __slots__ = ("to",)
-    TO_FIELD_NUMBER: _ClassVar[int]
-    to: _containers.RepeatedCompositeFieldContainer[WalkTo]
-    def __init__(self, to: _Optional[_Iterable[_Union[WalkTo, _Mapping]]] = ...) -> None: ...
+class MeasureDistances(_message.Message):
+    __slots__ = ("targets",)
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[DistanceTarget]
+    def __init__(self, targets: _Optional[_Iterable[_Union[DistanceTarget, _Mapping]]] = ...) -> None: ...
 
-class WalkTo(_message.Message):
+class DistanceTarget(_message.Message):
     __slots__ = ("address", "port", "routers")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -863,21 +863,21 @@ class WalkTo(_message.Message):
     def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ..., routers: _Optional[bool] = ...) -> None: ...
 
 class Result(_message.Message):
-    __slots__ = ("directive", "done", "said", "connections", "took_us")
+    __slots__ = ("directive", "done", "answer", "connections", "took_us")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
-    SAID_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     TOOK_US_FIELD_NUMBER: _ClassVar[int]
     directive: int
     done: bool
-    said: str
+    answer: str
     connections: int
     took_us: int
-    def __init__(self, directive: _Optional[int] = ..., done: _Optional[bool] = ..., said: _Optional[str] = ..., connections: _Optional[int] = ..., took_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, directive: _Optional[int] = ..., done: _Optional[bool] = ..., answer: _Optional[str] = ..., connections: _Optional[int] = ..., took_us: _Optional[int] = ...) -> None: ...
 
-class Probed(_message.Message):
-    __slots__ = ("directive", "reason", "transport", "hardware", "sender_origin_ns", "receiver_origin_ns", "trains", "lengths", "sent_ns", "received_ns", "answered_ns", "heard_ns")
+class ProbeReport(_message.Message):
+    __slots__ = ("directive", "reason", "transport", "hardware", "sender_origin_ns", "receiver_origin_ns", "trains", "lengths", "sent_ns", "received_ns", "answered_ns", "returned_ns")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
@@ -889,7 +889,7 @@ class Probed(_message.Message):
     SENT_NS_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_NS_FIELD_NUMBER: _ClassVar[int]
-    HEARD_NS_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_NS_FIELD_NUMBER: _ClassVar[int]
     directive: int
     reason: str
     transport: str
@@ -901,18 +901,18 @@ class Probed(_message.Message):
     sent_ns: _containers.RepeatedScalarFieldContainer[int]
     received_ns: _containers.RepeatedScalarFieldContainer[int]
     answered_ns: _containers.RepeatedScalarFieldContainer[int]
-    heard_ns: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, directive: _Optional[int] = ..., reason: _Optional[str] = ..., transport: _Optional[str] = ..., hardware: _Optional[bool] = ..., sender_origin_ns: _Optional[int] = ..., receiver_origin_ns: _Optional[int] = ..., trains: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., answered_ns: _Optional[_Iterable[int]] = ..., heard_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+    returned_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, directive: _Optional[int] = ..., reason: _Optional[str] = ..., transport: _Optional[str] = ..., hardware: _Optional[bool] = ..., sender_origin_ns: _Optional[int] = ..., receiver_origin_ns: _Optional[int] = ..., trains: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., answered_ns: _Optional[_Iterable[int]] = ..., returned_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Walked(_message.Message):
-    __slots__ = ("directive", "ways")
+class DistancesMeasured(_message.Message):
+    __slots__ = ("directive", "distances")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
-    WAYS_FIELD_NUMBER: _ClassVar[int]
+    DISTANCES_FIELD_NUMBER: _ClassVar[int]
     directive: int
-    ways: _containers.RepeatedCompositeFieldContainer[Way]
-    def __init__(self, directive: _Optional[int] = ..., ways: _Optional[_Iterable[_Union[Way, _Mapping]]] = ...) -> None: ...
+    distances: _containers.RepeatedCompositeFieldContainer[Distance]
+    def __init__(self, directive: _Optional[int] = ..., distances: _Optional[_Iterable[_Union[Distance, _Mapping]]] = ...) -> None: ...
 
-class Way(_message.Message):
+class Distance(_message.Message):
     __slots__ = ("address", "reason", "rtt_us", "sent", "lost", "routers")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -936,16 +936,16 @@ class Router(_message.Message):
     rtt_us: int
     def __init__(self, address: _Optional[str] = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
-class Fired(_message.Message):
-    __slots__ = ("name", "said", "monotonic_us", "stalled_ms", "connections")
+class FailoverFired(_message.Message):
+    __slots__ = ("name", "answer", "monotonic_us", "stalled_ms", "connections")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    SAID_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     STALLED_MS_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    said: str
+    answer: str
     monotonic_us: int
     stalled_ms: int
     connections: int
-    def __init__(self, name: _Optional[str] = ..., said: _Optional[str] = ..., monotonic_us: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., answer: _Optional[str] = ..., monotonic_us: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...

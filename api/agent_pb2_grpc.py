@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class EnrolmentStub:
-    """Asked for once, with no client certificate, over a connection pinned to the controller's CA: what people are given
-    is SECRET.PIN, and PIN is the SHA-256 of the CA's certificate (DER) in base32, lower case, without padding. So the
-    server sends the CA's certificate in its chain.
+    """Called once, without a client certificate, over a connection pinned to the controller's CA. People enter SECRET.PIN.
+    PIN is the SHA-256 of the CA's certificate (DER) in lower-case base32 without padding. The server therefore sends
+    the CA's certificate in its chain.
     """
 
     def __init__(self, channel):
@@ -45,13 +45,13 @@ class EnrolmentStub:
 
 
 class EnrolmentServicer:
-    """Asked for once, with no client certificate, over a connection pinned to the controller's CA: what people are given
-    is SECRET.PIN, and PIN is the SHA-256 of the CA's certificate (DER) in base32, lower case, without padding. So the
-    server sends the CA's certificate in its chain.
+    """Called once, without a client certificate, over a connection pinned to the controller's CA. People enter SECRET.PIN.
+    PIN is the SHA-256 of the CA's certificate (DER) in lower-case base32 without padding. The server therefore sends
+    the CA's certificate in its chain.
     """
 
     def Join(self, request, context):
-        """UNAUTHENTICATED when the token is unknown, used or too old, or was made for another name.
+        """UNAUTHENTICATED: the token is unknown, used, expired or issued for another name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -74,9 +74,9 @@ def add_EnrolmentServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Enrolment:
-    """Asked for once, with no client certificate, over a connection pinned to the controller's CA: what people are given
-    is SECRET.PIN, and PIN is the SHA-256 of the CA's certificate (DER) in base32, lower case, without padding. So the
-    server sends the CA's certificate in its chain.
+    """Called once, without a client certificate, over a connection pinned to the controller's CA. People enter SECRET.PIN.
+    PIN is the SHA-256 of the CA's certificate (DER) in lower-case base32 without padding. The server therefore sends
+    the CA's certificate in its chain.
     """
 
     @staticmethod
@@ -108,7 +108,7 @@ class Enrolment:
 
 
 class AgentsStub:
-    """Mutual TLS. The agent's name is the common name of its certificate.
+    """Requires mutual TLS. The agent's name is the common name of its certificate.
     """
 
     def __init__(self, channel):
@@ -125,7 +125,7 @@ class AgentsStub:
 
 
 class AgentsServicer:
-    """Mutual TLS. The agent's name is the common name of its certificate.
+    """Requires mutual TLS. The agent's name is the common name of its certificate.
     """
 
     def Session(self, request_iterator, context):
@@ -151,7 +151,7 @@ def add_AgentsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Agents:
-    """Mutual TLS. The agent's name is the common name of its certificate.
+    """Requires mutual TLS. The agent's name is the common name of its certificate.
     """
 
     @staticmethod

@@ -135,9 +135,9 @@ def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     if tunnels:
         yield ("TUNNEL", "GATEWAY", "STATE", "PEER ADDRESS", "HEARD", "RTT", "MTU", "MOVES", "UNAUTHENTICATED PACKETS")
     for gateway, uplink, up, end in tunnels:
-        heard = "never" if end["heard_ms"] is None else f"{end['heard_ms'] / 1000:.1f} s ago"
+        heard = "never" if end["since_packet_ms"] is None else f"{end['since_packet_ms'] / 1000:.1f} s ago"
         rtt = f"{end['rtt_us'] / 1000:.1f} ms" if end["rtt_us"] else "-"
-        counts = (str(end["mtu_bytes"] or "-"), str(end["moves"]), str(end["strangers"]))
+        counts = (str(end["mtu_bytes"] or "-"), str(end["moves"]), str(end["unauthenticated"]))
         yield (uplink, gateway, "up" if up else "down", end["peer"] or "-", heard, rtt, *counts)
 
 

@@ -90,7 +90,7 @@ func (h *Handle) addressesOf(c Connection) ([]Endpoint, error) {
 	for _, answer := range answers {
 		known, err := decodeEndpoint(answer.Data)
 		if err != nil {
-			return nil, &Error{Kind: Malformed, What: "cannot decode the kernel's list of addresses", Said: err}
+			return nil, &Error{Kind: Malformed, What: "cannot decode the kernel's list of addresses", Cause: err}
 		}
 		known.Address = plainAddress(netip.AddrPortFrom(known.Address, 0)).Addr()
 		found = append(found, known)

@@ -94,7 +94,7 @@ func (h *Handle) findAwaited(c Connection, told Event, local netip.Addr, remote 
 
 func notEstablished(c Connection, local netip.Addr, remote netip.AddrPort, why string, cause error) error {
 	return &Error{
-		Kind: NotEstablished, What: fmt.Sprintf("the subflow %v > %v was not established on %v: %s", local, remote, c, why), Said: cause,
+		Kind: NotEstablished, What: fmt.Sprintf("the subflow %v > %v was not established on %v: %s", local, remote, c, why), Cause: cause,
 		Advice: "the other end, or a middlebox, does not accept joins on this path: try `ping -I` from that " +
 			"address, and look at the other end's limits",
 	}

@@ -121,7 +121,7 @@ func (h *Handle) order(
 	if manager == KernelManager {
 		return &Error{
 			Kind: WrongManager, What: what + ": it is under the kernel's path manager, which accepts no orders by token",
-			Said: err, Advice: "switch by endpoint, or set net.mptcp.pm_type=1 before connections are made",
+			Cause: err, Advice: "switch by endpoint, or set net.mptcp.pm_type=1 before connections are made",
 		}
 	}
 	if s.Cookie != 0 {

@@ -23,7 +23,7 @@ func (h *Handle) Endpoints() ([]Endpoint, error) {
 	for _, answer := range answers {
 		one, err := decodeEndpoint(answer.Data)
 		if err != nil {
-			return nil, &Error{Kind: Malformed, What: "cannot decode the kernel's list of endpoints", Said: err}
+			return nil, &Error{Kind: Malformed, What: "cannot decode the kernel's list of endpoints", Cause: err}
 		}
 		endpoints = append(endpoints, one)
 	}
@@ -93,7 +93,7 @@ func (h *Handle) Limits() (Limits, error) {
 	var limits Limits
 	for _, answer := range answers {
 		if limits, err = decodeLimits(answer.Data); err != nil {
-			return Limits{}, &Error{Kind: Malformed, What: "cannot decode the kernel's limits", Said: err}
+			return Limits{}, &Error{Kind: Malformed, What: "cannot decode the kernel's limits", Cause: err}
 		}
 	}
 	return limits, nil

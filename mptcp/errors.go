@@ -41,14 +41,14 @@ func (k Kind) Error() string { return kinds[k] }
 type Error struct {
 	Kind   Kind
 	What   string // what failed
-	Said   error  // the kernel's message; nil if this package refused
+	Cause  error  // the kernel's message; nil if this package refused
 	Advice string // what to do
 }
 
 func (e *Error) Error() string {
 	text := e.What
-	if e.Said != nil {
-		text = fmt.Sprintf("%s (the kernel said: %v)", text, e.Said)
+	if e.Cause != nil {
+		text = fmt.Sprintf("%s (the kernel said: %v)", text, e.Cause)
 	}
 	if e.Advice != "" {
 		text += ": " + e.Advice
@@ -58,10 +58,10 @@ func (e *Error) Error() string {
 
 // Unwrap exposes the kind and the kernel's errno to errors.Is.
 func (e *Error) Unwrap() []error {
-	if e.Said == nil {
+	if e.Cause == nil {
 		return []error{e.Kind}
 	}
-	return []error{e.Kind, e.Said}
+	return []error{e.Kind, e.Cause}
 }
 
 // KindOf returns the kind of an error of this package, or false for other errors.

@@ -59,7 +59,7 @@ func (h *Handle) dial() error {
 	if h.family, err = h.genl.GetFamily(familyName); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return &Error{
-				Kind: NoMPTCP, What: "this kernel has no MPTCP", Said: err,
+				Kind: NoMPTCP, What: "this kernel has no MPTCP", Cause: err,
 				Advice: "boot Linux 5.19 or newer, built with CONFIG_MPTCP, as distributions build theirs",
 			}
 		}
@@ -114,8 +114,8 @@ func refusal(what string, err error) error {
 	case errors.As(err, &ours):
 		return err
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
-		return &Error{Kind: NoRight, What: what, Said: err, Advice: "run this as root, or with CAP_NET_ADMIN"}
+		return &Error{Kind: NoRight, What: what, Cause: err, Advice: "run this as root, or with CAP_NET_ADMIN"}
 	default:
-		return &Error{Kind: Refused, What: what, Said: err}
+		return &Error{Kind: Refused, What: what, Cause: err}
 	}
 }

@@ -103,7 +103,7 @@ func (h *Handle) ask(request diagRequest, flags netlink.HeaderFlags) ([]socket, 
 		}
 		if flags == netlink.Dump && errors.Is(err, unix.ENOENT) {
 			return nil, &Error{
-				Kind: NoMPTCP, What: "this kernel cannot list MPTCP connections", Said: err,
+				Kind: NoMPTCP, What: "this kernel cannot list MPTCP connections", Cause: err,
 				Advice: "load the module mptcp_diag, or boot a kernel with CONFIG_INET_MPTCP_DIAG",
 			}
 		}
@@ -117,7 +117,7 @@ func parseSockets(answers []netlink.Message) ([]socket, error) {
 	for _, answer := range answers {
 		one, err := parseSocket(answer.Data)
 		if err != nil {
-			return nil, &Error{Kind: Malformed, What: "cannot decode sock_diag's answer", Said: err}
+			return nil, &Error{Kind: Malformed, What: "cannot decode sock_diag's answer", Cause: err}
 		}
 		sockets = append(sockets, one)
 	}

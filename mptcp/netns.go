@@ -66,7 +66,7 @@ var otherNamespaces = map[int]string{
 
 func noNamespace(what string, said error) error {
 	return &Error{
-		Kind: NoNamespace, What: what, Said: said,
+		Kind: NoNamespace, What: what, Cause: said,
 		Advice: "give a name that `ip netns` lists, or a path like /proc/PID/ns/net",
 	}
 }

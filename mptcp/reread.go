@@ -43,7 +43,7 @@ func (h *Handle) verify(c Connection) error {
 	found, err := h.queryToken(c.Token)
 	switch {
 	case errors.Is(err, unix.ENOENT) || err == nil && len(found) == 0:
-		return &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Said: err, Advice: "list again"}
+		return &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Cause: err, Advice: "list again"}
 	case err != nil:
 		return err
 	case found[0].cookie != c.Cookie:
@@ -69,7 +69,7 @@ func (h *Handle) subflow(c Connection, s Subflow) (Subflow, error) {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) ||
 		err == nil && (len(found) == 0 || found[0].token != c.Token || !found[0].carries()) {
 		return Subflow{}, &Error{
-			Kind: Gone, What: fmt.Sprintf("the subflow %v of %v has ended", s, c), Said: err, Advice: "list again",
+			Kind: Gone, What: fmt.Sprintf("the subflow %v of %v has ended", s, c), Cause: err, Advice: "list again",
 		}
 	}
 	if err != nil {

@@ -162,7 +162,7 @@ func (h *Handle) checkAddresses(local, remote netip.Addr) error {
 		return refusal(fmt.Sprintf("cannot check whether %v is an address of this namespace", local), err)
 	}
 	return &Error{
-		Kind: Refused, What: fmt.Sprintf("%v is not an address of this namespace", local), Said: unix.EADDRNOTAVAIL,
+		Kind: Refused, What: fmt.Sprintf("%v is not an address of this namespace", local), Cause: unix.EADDRNOTAVAIL,
 		Advice: "see `ip address`",
 	}
 }

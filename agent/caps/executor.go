@@ -106,7 +106,7 @@ func (e *Executor) Report() *agentv1.Capping {
 	if !e.ordered {
 		return nil
 	}
-	return &agentv1.Capping{Hand: e.method.By, Held: e.found.Held}
+	return &agentv1.Capping{Method: e.method.By, HeldSockets: e.found.Held}
 }
 
 // apply puts caps in force. The caller holds the mutex.

@@ -59,6 +59,6 @@ func Reflect(arguments []string, out, complaints io.Writer) int {
 	}
 	of := reflector.Counters()
 	fmt.Fprintf(out, "answered %s; not answered: %d unauthenticated, %d repeated, %d above the limit, %d failed to send\n",
-		plural.Of(int(of.Answered), "packet"), of.Strangers, of.Replays, of.Refused, of.Unsent)
+		plural.Of(int(of.Answered), "packet"), of.Unauthenticated, of.Replays, of.Refused, of.Unsent)
 	return done
 }

@@ -65,7 +65,7 @@ func TestAnArmedFailoverLeavesADeadPath(t *testing.T) {
 	b.brain.Start()
 	b.visit, _ = b.brain.Welcomed(60000)
 	for {
-		if fired := b.visit.Word().GetFired(); fired != nil {
+		if fired := b.visit.Message().GetFired(); fired != nil {
 			if fired.GetName() != "phone" || fired.GetConnections() != 1 || fired.GetStalledMs() < 60 {
 				t.Fatalf("%v, expected the reflex, with one connection, after 60 ms at least", fired)
 			}

@@ -35,8 +35,8 @@ func (b *bench) stands(home trust.Identity) {
 	sum := sha256.Sum256(home.Certificate.Raw)
 	b.visit.Order(&agentv1.Directive{Id: 3, Order: &agentv1.Directive_Relay{Relay: &agentv1.Relay{
 		Port: 4433, Certificate: b.brain.Authority.Relay("relay", &is.Key.PublicKey, nil).Raw, Congestion: "reno",
-		Gateways: []*agentv1.Guest{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 80}},
-		Onward: []*agentv1.Onward{{Port: 5001, Address: "45.0.0.9", OtherPort: 443}},
+		Gateways: []*agentv1.RelayClient{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 80}},
+		Onward: []*agentv1.PortForward{{Port: 5001, Address: "45.0.0.9", OtherPort: 443}},
 	}}})
 	if result := b.visit.Result(); !result.GetDone() {
 		b.t.Fatalf("%v, expected a relay", result)
@@ -86,7 +86,7 @@ func TestARelaysAgentMovesItsRelayedConnections(t *testing.T) {
 	b.visit.Order(&agentv1.Directive{Id: 6, Order: &agentv1.Directive_ReportEvery{ReportEvery: &agentv1.ReportEvery{IntervalMs: 100}}})
 	b.visit.Result()
 	report := b.visit.Report()
-	if all, is := report.GetConnections(), report.GetRelaying(); len(all) != 1 || all[0].GetToken() == 0 || is.GetConnections() != 1 {
+	if all, is := report.GetConnections(), report.GetRelay(); len(all) != 1 || all[0].GetToken() == 0 || is.GetConnections() != 1 {
 		t.Fatalf("%v, expected the gateway's connection, and not the server's", report)
 	}
 

@@ -44,7 +44,7 @@ type Failovers struct {
 	armed   map[string]*armedFailover
 	due     time.Duration // next look on CLOCK_MONOTONIC; 0 while nothing is armed
 	changed chan struct{} // signals that a failover was armed
-	fired   chan *agentv1.Fired
+	fired   chan *agentv1.FailoverFired
 }
 
 // clocks are the two clocks in use: see package clock.
@@ -61,12 +61,12 @@ func New(
 	return &Failovers{
 		role: role, look: look, prefer: prefer, log: log,
 		clocks: clocks{clock.Monotonic, clock.Boot},
-		armed:  map[string]*armedFailover{}, changed: make(chan struct{}, 1), fired: make(chan *agentv1.Fired, maxUnreported),
+		armed:  map[string]*armedFailover{}, changed: make(chan struct{}, 1), fired: make(chan *agentv1.FailoverFired, maxUnreported),
 	}
 }
 
 // Fired reports failovers that fired. If nobody reads, the oldest reports are dropped.
-func (r *Failovers) Fired() <-chan *agentv1.Fired { return r.fired }
+func (r *Failovers) Fired() <-chan *agentv1.FailoverFired { return r.fired }
 
 // Arm arms a failover, or returns what is wrong with the order.
 func (r *Failovers) Arm(order *agentv1.Arm) (string, error) {
@@ -255,13 +255,13 @@ func (r *Failovers) fire(ctx context.Context, name string, stalled stall) {
 	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
 	defer cancel()
 	outcome, err := r.prefer(ctx, stalled.preference)
-	result := outcome.Said
+	result := outcome.Answer
 	if err != nil {
 		result = fmt.Sprintf("%s; some connections failed: %v", result, err)
 	}
 	r.log.Warn("a failover fired", "name", name, "stalled", stalled.lasted, "connections", outcome.Connections, "said", result)
-	word := &agentv1.Fired{
-		Name: name, Said: result, MonotonicUs: uint64(r.clocks.monotonic().Microseconds()),
+	word := &agentv1.FailoverFired{
+		Name: name, Answer: result, MonotonicUs: uint64(r.clocks.monotonic().Microseconds()),
 		StalledMs: uint32(stalled.lasted.Milliseconds()), Connections: uint32(outcome.Connections),
 	}
 	for {

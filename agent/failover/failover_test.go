@@ -38,7 +38,7 @@ func newBench(t testing.TB) *bench {
 	}
 	prefer := func(_ context.Context, preference mptcpctl.Preference) (mptcpctl.Outcome, error) {
 		b.preferences = append(b.preferences, preference)
-		return mptcpctl.Outcome{Connections: 1, Said: "moved"}, nil
+		return mptcpctl.Outcome{Connections: 1, Answer: "moved"}, nil
 	}
 	b.Failovers = New(agentv1.Role_ROLE_TERMINAL, look, prefer, slog.New(slog.DiscardHandler))
 	b.clocks = clocks{func() time.Duration { return b.monotonic }, func() time.Duration { return b.boot }}

@@ -37,20 +37,20 @@ var Version = "unreleased"
 
 // Host is a network namespace with the executors of all orders.
 type Host struct {
-	role      agentv1.Role
-	kernel    capability.Kernel
-	links     *report.Links
-	reader    *report.Reader
-	executor  *mptcpctl.Executor
-	failovers *failover.Failovers
-	copies    *elimination.Executor // nil on a terminal or a relay
-	tunnels   *tunnel.Executor      // nil on a terminal or a relay
-	terminals *portxdp.Programs     // nil on a terminal or a relay; serves elimination and tunnels
-	taking    *intercept.Executor   // nil on a terminal or a relay
-	windows   *windows              // nil on a relay
-	measuring *probing.Executor
-	walking   *traceroute.Executor
-	relaying  *relayhost.Executor // nil on a terminal or a gateway
+	role         agentv1.Role
+	kernel       capability.Kernel
+	links        *report.Links
+	reader       *report.Reader
+	executor     *mptcpctl.Executor
+	failovers    *failover.Failovers
+	copies       *elimination.Executor // nil on a terminal or a relay
+	tunnels      *tunnel.Executor      // nil on a terminal or a relay
+	terminals    *portxdp.Programs     // nil on a terminal or a relay; serves elimination and tunnels
+	interception *intercept.Executor   // nil on a terminal or a relay
+	windows      *windows              // nil on a relay
+	measuring    *probing.Executor
+	traceroute   *traceroute.Executor
+	relaying     *relayhost.Executor // nil on a terminal or a gateway
 
 	mutex sync.Mutex              // guards reader, which remembers its last reading
 	tells []func(*agentv1.Report) // the executors' parts of a report
@@ -90,14 +90,14 @@ func Open(s Settings) (*Host, error) {
 	}
 	within := func(work func() error) error { return h.inside(netns, work) }
 	h.windows = openWindows(s, within)
-	h.measuring, h.walking = probing.NewExecutor(within, log), traceroute.NewExecutor(within)
+	h.measuring, h.traceroute = probing.NewExecutor(within, log), traceroute.NewExecutor(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
-		h.measuring, h.walking = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // tunnels leave here, not from the bridge's namespace
+		h.measuring, h.traceroute = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // tunnels leave here, not from the bridge's namespace
 		h.terminals = portxdp.New(within, log)
 		h.copies = elimination.NewExecutor(within, h.terminals, log)
 		h.tunnels = tunnel.NewExecutor(outside, within, h.terminals, log)
-		h.taking = intercept.NewExecutor(h.kernel.Handle, within, s.Identity, s.Guard, log)
+		h.interception = intercept.NewExecutor(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
 	if role == agentv1.Role_ROLE_RELAY {
 		h.relaying = relayhost.NewExecutor(within, func(ctx context.Context, work func() error) error {
@@ -127,12 +127,12 @@ func (h *Host) parts() (all []func(*agentv1.Report)) {
 		all = append(all, func(r *agentv1.Report) { r.Elimination = one.now() })
 	}
 	if h.tunnels != nil {
-		one, other := &part[*agentv1.Tunnelling]{read: h.tunnels.Report}, &part[*agentv1.Taking]{read: h.taking.Report}
-		all = append(all, func(r *agentv1.Report) { r.Tunnelling = one.now() }, func(r *agentv1.Report) { r.Taking = other.now() })
+		one, other := &part[*agentv1.Tunnelling]{read: h.tunnels.Report}, &part[*agentv1.InterceptionReport]{read: h.interception.Report}
+		all = append(all, func(r *agentv1.Report) { r.Tunnelling = one.now() }, func(r *agentv1.Report) { r.Interception = other.now() })
 	}
 	if h.relaying != nil {
-		one := &part[*agentv1.Relaying]{read: h.relaying.Report}
-		all = append(all, func(r *agentv1.Report) { r.Relaying = one.now() })
+		one := &part[*agentv1.RelayReport]{read: h.relaying.Report}
+		all = append(all, func(r *agentv1.Report) { r.Relay = one.now() })
 	}
 	return all
 }
@@ -176,7 +176,7 @@ func (h *Host) Close() error {
 
 // Run maintains what the controller ordered. It returns when the context and all executors have ended.
 func (h *Host) Run(ctx context.Context) {
-	parts := []func(context.Context){h.measuring.Run, h.walking.Run}
+	parts := []func(context.Context){h.measuring.Run, h.traceroute.Run}
 	if h.failovers != nil {
 		parts = append(parts, h.failovers.Run)
 	}
@@ -187,7 +187,7 @@ func (h *Host) Run(ctx context.Context) {
 		parts = append(parts, h.copies.Run)
 	}
 	if h.tunnels != nil {
-		parts = append(parts, h.tunnels.Run, h.taking.Run)
+		parts = append(parts, h.tunnels.Run, h.interception.Run)
 	}
 	if h.relaying != nil {
 		parts = append(parts, h.relaying.Run)
@@ -244,7 +244,7 @@ func (h *Host) Alive() {
 }
 
 // Fired returns the failovers that fired.
-func (h *Host) Fired() <-chan *agentv1.Fired {
+func (h *Host) Fired() <-chan *agentv1.FailoverFired {
 	if h.failovers == nil {
 		return nil
 	}
@@ -252,10 +252,12 @@ func (h *Host) Fired() <-chan *agentv1.Fired {
 }
 
 // Probed returns the outcomes of probes.
-func (h *Host) Probed() <-chan *agentv1.Probed { return h.measuring.Probed() }
+func (h *Host) Probed() <-chan *agentv1.ProbeReport { return h.measuring.Probed() }
 
-// Walked returns the outcomes of walks.
-func (h *Host) Walked() <-chan *agentv1.Walked { return h.walking.Walked() }
+// DistancesMeasured delivers the results of MeasureDistances orders.
+func (h *Host) DistancesMeasured() <-chan *agentv1.DistancesMeasured {
+	return h.traceroute.DistancesMeasured()
+}
 
 // Obey executes an order. The result names an unknown order, or the reason why this host cannot execute it.
 func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
@@ -269,9 +271,9 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.failovers.Arm(order.Arm))
 	case *agentv1.Directive_Disarm:
 		if h.failovers == nil {
-			return &agentv1.Result{Done: true, Said: "this host has no armed failovers"}
+			return &agentv1.Result{Done: true, Answer: "this host has no armed failovers"}
 		}
-		return &agentv1.Result{Done: true, Said: h.failovers.Disarm(order.Disarm.GetName())}
+		return &agentv1.Result{Done: true, Answer: h.failovers.Disarm(order.Disarm.GetName())}
 	case *agentv1.Directive_Eliminate:
 		if h.copies == nil {
 			return refused(elimination.ErrNoGateway)
@@ -282,16 +284,16 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 			return refused(tunnel.ErrNoGateway)
 		}
 		return answered(h.tunnels.Order(order.Tunnels))
-	case *agentv1.Directive_Take:
-		if h.taking == nil {
+	case *agentv1.Directive_Intercept:
+		if h.interception == nil {
 			return refused(intercept.ErrNoGateway)
 		}
-		return answered(h.taking.Order(order.Take))
+		return answered(h.interception.Order(order.Intercept))
 	case *agentv1.Directive_Choices:
-		if h.taking == nil {
+		if h.interception == nil {
 			return refused(intercept.ErrNoGateway)
 		}
-		return answered(h.taking.Choose(order.Choices))
+		return answered(h.interception.Choose(order.Choices))
 	case *agentv1.Directive_Caps:
 		return answered(h.windows.order(order.Caps))
 	case *agentv1.Directive_Answer:
@@ -300,8 +302,8 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.measuring.Health(order.Health))
 	case *agentv1.Directive_Probe:
 		return answered(h.measuring.Probe(directive.GetId(), order.Probe))
-	case *agentv1.Directive_Walk:
-		return answered(h.walking.Order(directive.GetId(), order.Walk))
+	case *agentv1.Directive_MeasureDistances:
+		return answered(h.traceroute.Order(directive.GetId(), order.MeasureDistances))
 	case *agentv1.Directive_Relay:
 		if h.relaying == nil {
 			return refused(relayhost.ErrNoRelay)
@@ -321,9 +323,9 @@ func (h *Host) prefer(ctx context.Context, order *agentv1.Prefer) *agentv1.Resul
 		return refused(err)
 	}
 	outcome, err := h.executor.Prefer(ctx, preference)
-	result := &agentv1.Result{Done: err == nil, Said: outcome.Said, Connections: uint32(outcome.Connections)}
+	result := &agentv1.Result{Done: err == nil, Answer: outcome.Answer, Connections: uint32(outcome.Connections)}
 	if err != nil {
-		result.Said = err.Error()
+		result.Answer = err.Error()
 	}
 	return result
 }
@@ -349,7 +351,7 @@ func (h *Host) connections() ([]mptcp.Connection, error) {
 		return nil, err
 	case h.relaying != nil && h.relaying.Stands(): // connections to servers use no path of a terminal
 		connections = slices.DeleteFunc(connections, func(c mptcp.Connection) bool { return c.Token == 0 && !c.Serves })
-	case h.taking != nil: // intercepted connections of terminals use no uplink
+	case h.interception != nil: // intercepted connections of terminals use no uplink
 		own, err := h.links.Addresses()
 		if err != nil {
 			return nil, err
@@ -365,10 +367,10 @@ func answered(said string, err error) *agentv1.Result {
 	if err != nil {
 		return refused(err)
 	}
-	return &agentv1.Result{Done: true, Said: said}
+	return &agentv1.Result{Done: true, Answer: said}
 }
 
-func refused(why error) *agentv1.Result { return &agentv1.Result{Said: why.Error()} }
+func refused(why error) *agentv1.Result { return &agentv1.Result{Answer: why.Error()} }
 
 func release() string {
 	var name unix.Utsname

@@ -126,7 +126,7 @@ func TestOrdersAreRefusedWithAReasonWithoutMPTCP(t *testing.T) {
 	for _, directive := range []*agentv1.Directive{
 		{Order: &agentv1.Directive_Prefer{}}, {Order: &agentv1.Directive_Arm{}},
 	} {
-		if result := h.Obey(context.Background(), directive); result.GetDone() || !strings.Contains(result.GetSaid(), "no MPTCP") {
+		if result := h.Obey(context.Background(), directive); result.GetDone() || !strings.Contains(result.GetAnswer(), "no MPTCP") {
 			t.Fatalf("%v, expected a refusal with the reason", result)
 		}
 	}
@@ -158,21 +158,21 @@ func nowhere(func() error) error { return errors.New("there is no network") }
 func FuzzOrdersNeverPanic(f *testing.F) {
 	path := &agentv1.Path{TerminalAddresses: []string{"10.0.1.7"}}
 	other := &agentv1.Path{TerminalAddresses: []string{"fe80::1%x"}}
-	way := &agentv1.MeasuredWay{Device: "x", Local: "192.0.2.2", Remote: "192.0.2.1"}
+	way := &agentv1.ProbeRoute{Device: "x", Local: "192.0.2.2", Remote: "192.0.2.1"}
 	for _, directive := range []*agentv1.Directive{
 		{},
 		{Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path, Others: []*agentv1.Path{other}, Hard: true}}},
 		{Order: &agentv1.Directive_Arm{Arm: &agentv1.Arm{Name: "x", Watched: path, Fallback: other, NoProgressMs: 60, LeaseMs: 1}}},
 		{Order: &agentv1.Directive_Disarm{Disarm: &agentv1.Disarm{Name: "x"}}},
 		{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{{Name: "x", Port: "x", Vni: 1}}}}},
-		{Order: &agentv1.Directive_Answer{Answer: &agentv1.Answer{Sessions: []*agentv1.AnswerSession{
+		{Order: &agentv1.Directive_Answer{Answer: &agentv1.AnswerProbes{Sessions: []*agentv1.AnswerSession{
 			{Number: 1, Key: make([]byte, 32), HealthPort: 8620, ProbePort: 8631}, {Number: 2, Key: make([]byte, 32), HealthPort: 8620},
 		}}}},
-		{Order: &agentv1.Directive_Health{Health: &agentv1.Health{Paths: []*agentv1.HealthPath{
-			{Name: "x", Way: way, Port: 8620, Number: 1, Key: make([]byte, 32), PauseMs: 100},
+		{Order: &agentv1.Directive_Health{Health: &agentv1.HealthProbes{Paths: []*agentv1.HealthPath{
+			{Name: "x", Route: way, Port: 8620, Number: 1, Key: make([]byte, 32), PauseMs: 100},
 		}}}},
 		{Order: &agentv1.Directive_Probe{Probe: &agentv1.Probe{
-			Name: "x", Way: way, Port: 8631, Key: make([]byte, 32), ShortestBytes: 16, LongestBytes: 1440, StepBytes: 16, Tries: 10, PauseUs: 200,
+			Name: "x", Route: way, Port: 8631, Key: make([]byte, 32), ShortestBytes: 16, LongestBytes: 1440, StepBytes: 16, Tries: 10, PauseUs: 200,
 			Trains: 1, TrainPackets: 2,
 		}}},
 	} {
@@ -194,7 +194,7 @@ func FuzzOrdersNeverPanic(f *testing.F) {
 			h.failovers = failover.New(role, anyKernel{}.Connections, h.executor.Prefer, slog.New(slog.DiscardHandler))
 			h.measuring = probing.NewExecutor(nowhere, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			if result := h.Obey(ctx, directive); result == nil || result.GetSaid() == "" {
+			if result := h.Obey(ctx, directive); result == nil || result.GetAnswer() == "" {
 				t.Fatalf("%v is answered by %v, expected a result that says something", directive, result)
 			}
 			cancel()
@@ -212,7 +212,7 @@ func TestOnlyAGatewayHasTunnels(t *testing.T) {
 		if able := told(t, h.Hello(), "tunnel"); able.GetAvailable() || !strings.Contains(able.GetReason(), "gateway") {
 			t.Fatalf("%v as %v, expected a reason", able, role)
 		}
-		if result := h.Obey(context.Background(), order); result.GetDone() || !strings.Contains(result.GetSaid(), "gateway") {
+		if result := h.Obey(context.Background(), order); result.GetDone() || !strings.Contains(result.GetAnswer(), "gateway") {
 			t.Fatalf("%v as %v, expected a refusal with the reason", result, role)
 		}
 	}
@@ -254,8 +254,8 @@ func TestAHangingNftDelaysNoReportAndNoOtherExecutor(t *testing.T) {
 	others := make(chan error, 1)
 	go func() {
 		_, err := h.Report()
-		if result := obey(&agentv1.Directive{Order: &agentv1.Directive_Health{Health: &agentv1.Health{}}}); !result.GetDone() {
-			err = errors.Join(err, errors.New(result.GetSaid()))
+		if result := obey(&agentv1.Directive{Order: &agentv1.Directive_Health{Health: &agentv1.HealthProbes{}}}); !result.GetDone() {
+			err = errors.Join(err, errors.New(result.GetAnswer()))
 		}
 		others <- err
 	}()
@@ -279,7 +279,7 @@ func TestAHangingNftDelaysNoReportAndNoOtherExecutor(t *testing.T) {
 func TestMeasuringNamespaceDependsOnTheRole(t *testing.T) {
 	host := lab.One(t)
 	const port = 18620
-	answer := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{{Number: 1, Key: make([]byte, 32), HealthPort: port}}}
+	answer := &agentv1.AnswerProbes{Sessions: []*agentv1.AnswerSession{{Number: 1, Key: make([]byte, 32), HealthPort: port}}}
 	taken := func() error {
 		conn, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
 		if err == nil {
@@ -294,7 +294,7 @@ func TestMeasuringNamespaceDependsOnTheRole(t *testing.T) {
 		if able := told(t, h.Hello(), "probe"); !able.GetAvailable() {
 			t.Fatalf("%v as %v, expected root to be able to here", able, role)
 		}
-		obey := func(order *agentv1.Answer) {
+		obey := func(order *agentv1.AnswerProbes) {
 			t.Helper()
 			if result := h.Obey(context.Background(), &agentv1.Directive{Order: &agentv1.Directive_Answer{Answer: order}}); !result.GetDone() {
 				t.Fatalf("%v as %v", result, role)

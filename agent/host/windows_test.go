@@ -32,14 +32,14 @@ func TestCapsBelongToTerminalsAndWindowsToGateways(t *testing.T) {
 			order.GetCaps().Ports = []string{"lo"}
 		}
 		result := h.Obey(context.Background(), order)
-		if result.GetDone() != (able != "") || able == "" && !strings.Contains(result.GetSaid(), "relay") {
+		if result.GetDone() != (able != "") || able == "" && !strings.Contains(result.GetAnswer(), "relay") {
 			t.Fatalf("%v as %v, expected the order to succeed if the host is capable", result, role)
 		}
 		report, err := h.Report()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (report.GetCapping().GetHand() != "") != (able != "") {
+		if (report.GetCapping().GetMethod() != "") != (able != "") {
 			t.Fatalf("%v as %v, expected the executor to be told", report.GetCapping(), role)
 		}
 	}
@@ -51,7 +51,7 @@ func TestSharersArePublishedWithoutKernelSupportForCaps(t *testing.T) {
 	if result := h.Obey(context.Background(), capped()); !result.GetDone() {
 		t.Fatalf("%v, expected an order without caps to be obeyed", result)
 	}
-	if result := h.Obey(context.Background(), capped(&agentv1.Cap{})); result.GetDone() || result.GetSaid() != context.DeadlineExceeded.Error() {
+	if result := h.Obey(context.Background(), capped(&agentv1.Cap{})); result.GetDone() || result.GetAnswer() != context.DeadlineExceeded.Error() {
 		t.Fatalf("%v, expected the reason why there is no executor", result)
 	}
 }

@@ -54,7 +54,7 @@ type relay struct {
 type onward struct{ here, to netip.AddrPort }
 
 // parseOrder validates an order.
-func parseOrder(order *agentv1.Take) (w spec, err error) {
+func parseOrder(order *agentv1.Intercept) (w spec, err error) {
 	w.block = order.GetBlock()
 	for what, bound := range map[string][2]int{
 		"terminals": {len(order.GetTerminals()), maxTerminals}, "uplinks": {len(order.GetUplinks()), maxUplinks},
@@ -125,7 +125,7 @@ func (s uniqueNames) bridge(what, port string) error {
 	return s.once("port", port)
 }
 
-func (s uniqueNames) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err error) {
+func (s uniqueNames) uplink(order *agentv1.InterceptUplink) (u divert.Uplink, err error) {
 	if err := s.once("uplink", order.GetName()); err != nil {
 		return u, err
 	}
@@ -148,7 +148,7 @@ func (s uniqueNames) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err
 	return u, nil
 }
 
-func (s uniqueNames) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at map[string]int) (t terminal, err error) {
+func (s uniqueNames) terminal(order *agentv1.InterceptedTerminal, uplinks []divert.Uplink, at map[string]int) (t terminal, err error) {
 	t.name = order.GetName()
 	if err := s.once("terminal", t.name); err != nil {
 		return t, err
@@ -206,7 +206,7 @@ func unicast(address netip.Addr) bool {
 		!address.Is4In6() && address.Zone() == ""
 }
 
-func (s uniqueNames) relay(order *agentv1.TakingRelay) (r relay, err error) {
+func (s uniqueNames) relay(order *agentv1.InterceptRelay) (r relay, err error) {
 	r.name, r.draining = order.GetName(), order.GetDraining()
 	if err := s.once("relay", r.name); err != nil {
 		return r, err

@@ -3,7 +3,7 @@
 // Package intercept intercepts terminals' TCP connections at a gateway and carries them to relays
 // (docs/how-to/relay.md).
 //
-//	Take ─▶ devices towards the bridge, nft, a proxy ─ for each terminal by addresses of its own ─▶ relays ─▶ Taking
+//	Intercept ─▶ devices towards the bridge, nft, a proxy ─ for each terminal by addresses of its own ─▶ relays ─▶ InterceptionReport
 //
 // Each connection to a relay serves one terminal and uses the userspace path manager. The first subflow leaves over the
 // terminal's best uplink. Once it is established, each other uplink gets a subflow. The relay schedules data on them.
@@ -43,7 +43,7 @@ type Executor struct {
 
 	mutex   sync.Mutex
 	ended   bool
-	order   *agentv1.Take // nil: nothing is ordered
+	order   *agentv1.Intercept // nil: nothing is ordered
 	choices *agentv1.Choices
 	current *interception
 	failure error // why the order is not in force
@@ -57,7 +57,7 @@ func NewExecutor(
 }
 
 // Order replaces the previous order. An equal order changes nothing.
-func (e *Executor) Order(order *agentv1.Take) (string, error) {
+func (e *Executor) Order(order *agentv1.Intercept) (string, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	switch {
@@ -151,13 +151,13 @@ func (e *Executor) end() (err error) {
 }
 
 // Report returns nil without an order.
-func (e *Executor) Report() *agentv1.Taking {
+func (e *Executor) Report() *agentv1.InterceptionReport {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.order == nil {
 		return nil
 	}
-	report := &agentv1.Taking{}
+	report := &agentv1.InterceptionReport{}
 	if e.current != nil {
 		report = e.current.report(e.order)
 	}

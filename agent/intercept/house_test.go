@@ -188,7 +188,7 @@ func (h *house) stands(name string, port uint32) {
 	sum := sha256.Sum256(home.Certificate.Raw)
 	if said, err := executor.Order(&agentv1.Relay{
 		Port: port, Certificate: h.brain.Authority.Relay(name, &is.Key.PublicKey, nil).Raw,
-		Gateways: []*agentv1.Guest{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 8099}},
+		Gateways: []*agentv1.RelayClient{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 8099}},
 	}); err != nil || strings.Contains(said, "not yet") {
 		h.t.Fatal(said, err)
 	}
@@ -196,7 +196,7 @@ func (h *house) stands(name string, port uint32) {
 }
 
 // drains orders one relay to drain.
-func (h *house) drains(name string, order *agentv1.Take) {
+func (h *house) drains(name string, order *agentv1.Intercept) {
 	for _, each := range order.GetRelays() {
 		each.Draining = each.GetName() == name
 	}
@@ -222,14 +222,14 @@ func (h *house) is(name string) trust.Identity {
 }
 
 // order returns an order with two terminals and two uplinks.
-func (h *house) order(relays ...string) *agentv1.Take {
-	order := &agentv1.Take{
+func (h *house) order(relays ...string) *agentv1.Intercept {
+	order := &agentv1.Intercept{
 		Port: "rl-home", Except: []string{"203.0.113.0/24"},
-		Uplinks: []*agentv1.RelayingUplink{
+		Uplinks: []*agentv1.InterceptUplink{
 			{Name: "wifi", Port: "rl-wifi", Gateways: []string{"10.97.1.1/24", "fd97:1::1/64"}},
 			{Name: "lte", Port: "rl-lte", Gateways: []string{"10.97.2.1/24", "fd97:2::1/64"}},
 		},
-		Terminals: []*agentv1.TakenTerminal{
+		Terminals: []*agentv1.InterceptedTerminal{
 			{Name: "television", Addresses: []string{television4, television6}, Locals: []*agentv1.LocalAddress{
 				{Uplink: "wifi", Addresses: []string{"10.97.1.2", "fd97:1::2"}}, {Uplink: "lte", Addresses: []string{"10.97.2.2", "fd97:2::2"}},
 			}},
@@ -239,7 +239,7 @@ func (h *house) order(relays ...string) *agentv1.Take {
 		},
 	}
 	for i, name := range relays {
-		order.Relays = append(order.Relays, &agentv1.TakingRelay{
+		order.Relays = append(order.Relays, &agentv1.InterceptRelay{
 			Name: name, Address: "10.9.9.9", Port: uint32(4433 + i), KeySha256: mtls.KeySum(h.is(name).Certificate),
 		})
 	}
@@ -255,9 +255,9 @@ func (h *house) says(directive *agentv1.Directive) *agentv1.Result {
 	return h.visit.Result()
 }
 
-func (h *house) takes(order *agentv1.Take) {
+func (h *house) takes(order *agentv1.Intercept) {
 	h.t.Helper()
-	if result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Take{Take: order}}); !result.GetDone() {
+	if result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Intercept{Intercept: order}}); !result.GetDone() {
 		h.t.Fatalf("%v, expected it done", result)
 	}
 }
@@ -306,11 +306,11 @@ func ordered(t *testing.T, block bool, relays ...string) *house {
 }
 
 // taking returns that part of the next report.
-func (h *house) taking() *agentv1.Taking {
+func (h *house) taking() *agentv1.InterceptionReport {
 	h.t.Helper()
 	report := h.visit.Report()
 	h.visit.Take(report)
-	return report.GetTaking()
+	return report.GetInterception()
 }
 
 func (h *house) reached(relay string, so bool) {

@@ -33,7 +33,7 @@ func TestEachTerminalUsesAllUplinksFromItsOwnAddresses(t *testing.T) {
 	if n := taking.GetTerminals()[0]; n.GetRelayed() != 2 || n.GetConnections() != 2 || n.GetBytesDown() == 0 || n.GetDirect() != 0 {
 		t.Fatalf("%v, expected two of the television", taking)
 	}
-	if n := len(taking.GetSought()); n != 2 { // one for each IP version
+	if n := len(taking.GetPending()); n != 2 { // one for each IP version
 		t.Fatalf("%v, expected both prefixes to be sought", taking)
 	}
 }
@@ -75,7 +75,7 @@ func TestAConnectionGetsASubflowViaAnotherRelay(t *testing.T) {
 		"add rule ip onward in tcp dport 5533 redirect to :4433") // like the rules of another relay
 	order := h.order("tokyo", "osaka")
 	order.Block = true
-	order.Relays[1].Onward = []*agentv1.Onward{{Port: 5533, Address: "10.9.9.9", OtherPort: 4433}}
+	order.Relays[1].Onward = []*agentv1.PortForward{{Port: 5533, Address: "10.9.9.9", OtherPort: 4433}}
 	h.takes(order)
 	h.sees(television4, server4, relay4)
 	ridden := func(wifi, lte int) func() bool {
@@ -195,29 +195,29 @@ func TestTerminalsChangeWithoutDisturbingOthers(t *testing.T) {
 func TestAnInvalidOrderChangesNothingAndIsExplained(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	session := h.sees(television4, server4, relay4)
-	for said, bend := range map[string]func(*agentv1.Take){
-		`port "rl-much-too-long"`:                             func(o *agentv1.Take) { o.Port = "rl-much-too-long" },
-		`uplink "lte": port "rl-wifi" is empty or used twice`: func(o *agentv1.Take) { o.Uplinks[1].Port = "rl-wifi" },
-		`uplink "lte": gateway "10.97.2.1"`:                   func(o *agentv1.Take) { o.Uplinks[1].Gateways[0] = "10.97.2.1" },
-		`address "10.97.1.2" is empty or used twice`:          func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.1.2" },
-		`terminal "tablet": local 10.97.2.1, `:                func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.2.1" },
-		`terminal "tablet": local of uplink "dsl"`:            func(o *agentv1.Take) { o.Terminals[1].Locals[0].Uplink = "dsl" },
-		`address "192.168.7.2" is empty or used twice`:        func(o *agentv1.Take) { o.Terminals[1].Addresses[0] = television4 },
-		`relay "tokyo": address 10.9.9.9: port 0`:             func(o *agentv1.Take) { o.Relays[0].Port = 0 },
-		`relay "tokyo": key_sha256: 0 bytes`:                  func(o *agentv1.Take) { o.Relays[0].KeySha256 = nil },
-		`except: "here"`:                                      func(o *agentv1.Take) { o.Except = []string{"here"} },
+	for said, bend := range map[string]func(*agentv1.Intercept){
+		`port "rl-much-too-long"`:                             func(o *agentv1.Intercept) { o.Port = "rl-much-too-long" },
+		`uplink "lte": port "rl-wifi" is empty or used twice`: func(o *agentv1.Intercept) { o.Uplinks[1].Port = "rl-wifi" },
+		`uplink "lte": gateway "10.97.2.1"`:                   func(o *agentv1.Intercept) { o.Uplinks[1].Gateways[0] = "10.97.2.1" },
+		`address "10.97.1.2" is empty or used twice`:          func(o *agentv1.Intercept) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.1.2" },
+		`terminal "tablet": local 10.97.2.1, `:                func(o *agentv1.Intercept) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.2.1" },
+		`terminal "tablet": local of uplink "dsl"`:            func(o *agentv1.Intercept) { o.Terminals[1].Locals[0].Uplink = "dsl" },
+		`address "192.168.7.2" is empty or used twice`:        func(o *agentv1.Intercept) { o.Terminals[1].Addresses[0] = television4 },
+		`relay "tokyo": address 10.9.9.9: port 0`:             func(o *agentv1.Intercept) { o.Relays[0].Port = 0 },
+		`relay "tokyo": key_sha256: 0 bytes`:                  func(o *agentv1.Intercept) { o.Relays[0].KeySha256 = nil },
+		`except: "here"`:                                      func(o *agentv1.Intercept) { o.Except = []string{"here"} },
 	} {
 		order := h.order("tokyo")
 		bend(order)
-		result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Take{Take: order}})
-		if result.GetDone() || !strings.Contains(result.GetSaid(), said) {
+		result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Intercept{Intercept: order}})
+		if result.GetDone() || !strings.Contains(result.GetAnswer(), said) {
 			t.Errorf("%v, expected a refusal that says %q", result, said)
 		}
 	}
 	result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Choices{
 		Choices: &agentv1.Choices{Choices: []*agentv1.RelayChoice{{Prefix: "45.0.0.2/24"}}},
 	}})
-	if result.GetDone() || !strings.Contains(result.GetSaid(), `prefix "45.0.0.2/24"`) {
+	if result.GetDone() || !strings.Contains(result.GetAnswer(), `prefix "45.0.0.2/24"`) {
 		t.Errorf("%v, expected a refusal", result)
 	}
 	if err := session.goesOn(); err != nil {
@@ -244,8 +244,8 @@ func TestAPortWithAnotherProgramIsReportedAndRetried(t *testing.T) {
 	h := newHouse(t)
 	h.stands("tokyo", 4433)
 	h.gateway.Run("ip", "link", "add", "rl-home", "type", "veth", "peer", "name", "elsewhere")
-	if result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Take{Take: h.order("tokyo")}}); result.GetDone() ||
-		!strings.Contains(result.GetSaid(), "expected no device rl-home") {
+	if result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Intercept{Intercept: h.order("tokyo")}}); result.GetDone() ||
+		!strings.Contains(result.GetAnswer(), "expected no device rl-home") {
 		t.Fatalf("%v, expected a refusal", result)
 	}
 	h.gateway.Run("ip", "link", "delete", "rl-home")

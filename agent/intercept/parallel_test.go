@@ -43,7 +43,7 @@ func TestTimedTwoRelaysAddTheirThroughput(t *testing.T) {
 	})
 	rates := make(chan float64)
 	h.serves("8000", func(conn *net.TCPConn) { rates <- received(conn) })
-	uploaded := func(ways ...*agentv1.Onward) float64 {
+	uploaded := func(ways ...*agentv1.PortForward) float64 {
 		order := h.order("tokyo", "osaka")
 		order.Block = true
 		order.Terminals[0].Locals = order.Terminals[0].Locals[:1]
@@ -63,7 +63,7 @@ func TestTimedTwoRelaysAddTheirThroughput(t *testing.T) {
 	one := uploaded()
 	both := 0.0
 	for tries := 0; both < 1.3*one && tries < opened; tries++ { // the first tries use connections from before the order
-		both = uploaded(&agentv1.Onward{Port: 5533, Address: "10.9.9.9", OtherPort: 4433})
+		both = uploaded(&agentv1.PortForward{Port: 5533, Address: "10.9.9.9", OtherPort: 4433})
 	}
 	t.Logf("by one way %.1f Mbit/s, by both %.1f: %.2f times as much", one/1e6, both/1e6, both/one)
 	if both < 1.3*one { // nearly 2, on a machine that does not stall

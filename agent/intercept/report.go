@@ -15,8 +15,8 @@ const reachableFor = 3 * time.Second
 const notOpenedYet = "no connection to it has been opened yet"
 
 // report returns the state of what the order contains.
-func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
-	report := &agentv1.Taking{}
+func (s *interception) report(order *agentv1.Intercept) *agentv1.InterceptionReport {
+	report := &agentv1.InterceptionReport{}
 	if s.blocked != nil {
 		report.Reason = s.blocked.Error()
 	}
@@ -42,15 +42,15 @@ func (s *interception) report(order *agentv1.Take) *agentv1.Taking {
 		}
 	}
 	for _, each := range s.plan.Undecided.Last(s.plan.Choices) {
-		report.Sought = append(report.Sought, &agentv1.Sought{
+		report.Pending = append(report.Pending, &agentv1.PendingDestination{
 			Prefix: each.Prefix.String(), Address: each.To.Addr().String(), Port: uint32(each.To.Port()),
 		})
 	}
 	return report
 }
 
-func message(name string, totals proxy.Totals) *agentv1.TerminalTaken {
-	return &agentv1.TerminalTaken{
+func message(name string, totals proxy.Totals) *agentv1.TerminalInterception {
+	return &agentv1.TerminalInterception{
 		Name: name, Connections: uint32(totals.Connections), Relayed: totals.Relayed, Direct: totals.Direct, Reset_: totals.Reset,
 		BytesUp: totals.Up, BytesDown: totals.Down,
 	}

@@ -41,7 +41,7 @@ var ErrGateway = errors.New("a gateway only forwards the connections of terminal
 // Outcome is the result of a preference, for a Result or a Fired message.
 type Outcome struct {
 	Connections int // number of changed connections
-	Said        string
+	Answer      string
 }
 
 // Prefer applies a preference. The outcome counts the connections that changed, even if the error reports that others
@@ -210,12 +210,12 @@ func (r *round) failed(err error) {
 func (r *round) empty() bool { return r.reached == 0 && len(r.failures) == 0 }
 
 func (r *round) outcome() (Outcome, error) {
-	outcome := Outcome{Connections: r.reached, Said: summary(r.did)}
-	if outcome.Said == "" {
-		outcome.Said = "no connection needed a change"
+	outcome := Outcome{Connections: r.reached, Answer: summary(r.did)}
+	if outcome.Answer == "" {
+		outcome.Answer = "no connection needed a change"
 	}
 	if r.without > 0 {
-		outcome.Said += fmt.Sprintf("; %d of them have no path over %s and were not moved", r.without, r.preference.Path)
+		outcome.Answer += fmt.Sprintf("; %d of them have no path over %s and were not moved", r.without, r.preference.Path)
 	}
 	if len(r.failures) == 0 {
 		return outcome, nil

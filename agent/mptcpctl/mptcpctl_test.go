@@ -184,12 +184,12 @@ func TestTerminalCountsConnectionsWithoutThePath(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		outcome, err := order(t, terminal, kernel, phoneLTE, phoneWifi, hard)
 		expected := "2 of them have no path over " + phoneLTE + " and were not moved"
-		if err != nil || outcome.Connections != 3 || !strings.HasSuffix(outcome.Said, "; "+expected) {
+		if err != nil || outcome.Connections != 3 || !strings.HasSuffix(outcome.Answer, "; "+expected) {
 			t.Fatalf("hard %v: %+v, %v, expected 3 connections and %q", hard, outcome, err, expected)
 		}
 	}
 	outcome, err := order(t, terminal, under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE)), phoneLTE, phoneWifi, false)
-	if err != nil || strings.Contains(outcome.Said, "no path") {
+	if err != nil || strings.Contains(outcome.Answer, "no path") {
 		t.Fatalf("%+v, %v, expected nothing of a path that is missing", outcome, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Answer replaces the set of answered sessions. Unchanged sessions keep their state.
-func (e *Executor) Answer(order *agentv1.Answer) (string, error) {
+func (e *Executor) Answer(order *agentv1.AnswerProbes) (string, error) {
 	if err := checkAnswer(order); err != nil {
 		return "", err
 	}
@@ -41,7 +41,7 @@ func (e *Executor) Answer(order *agentv1.Answer) (string, error) {
 // answers holds the ports of an Answer order.
 type answers struct {
 	log          *slog.Logger
-	order        *agentv1.Answer // nil: no session is answered
+	order        *agentv1.AnswerProbes // nil: no session is answered
 	listeners    map[uint16]listener
 	openErrors   map[uint16]error   // by port
 	closedCounts *agentv1.Answering // counters of closed listeners
@@ -52,7 +52,7 @@ func newAnswers(log *slog.Logger) answers {
 }
 
 // portsOf returns what the order wants answered at each port.
-func portsOf(order *agentv1.Answer) map[uint16]portSpec {
+func portsOf(order *agentv1.AnswerProbes) map[uint16]portSpec {
 	all := map[uint16]portSpec{}
 	for _, each := range order.GetSessions() {
 		key, port := bandwidth.Key(each.GetKey()), uint16(each.GetHealthPort())

@@ -36,7 +36,7 @@ var errEnding = errors.New("this agent is ending and accepts no orders")
 var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 
 // checkAnswer returns what is wrong with an Answer order.
-func checkAnswer(order *agentv1.Answer) error {
+func checkAnswer(order *agentv1.AnswerProbes) error {
 	sessions := order.GetSessions()
 	if len(sessions) > mostSessions {
 		return fmt.Errorf("%s, expected at most %d", plural.Of(len(sessions), "session"), mostSessions)
@@ -73,7 +73,7 @@ func checkSession(s *agentv1.AnswerSession) error {
 }
 
 // checkHealth returns what is wrong with a Health order.
-func checkHealth(order *agentv1.Health) error {
+func checkHealth(order *agentv1.HealthProbes) error {
 	type session struct {
 		remote       netip.Addr
 		port, number uint32
@@ -90,7 +90,7 @@ func checkHealth(order *agentv1.Health) error {
 		if err := checkPath(each); err != nil {
 			return fmt.Errorf("path %q: %w", each.GetName(), err)
 		}
-		_, to := ends(each.GetWay(), each.GetPort())
+		_, to := ends(each.GetRoute(), each.GetPort())
 		this := session{to.Addr(), each.GetPort(), each.GetNumber()}
 		if sessions[this] {
 			return fmt.Errorf("path %q: another path has session %d at %v, too, expected a session for each path",
@@ -108,7 +108,7 @@ func checkPath(p *agentv1.HealthPath) error {
 	case p.GetPauseMs() < shortPause || p.GetPauseMs() > longPause:
 		return fmt.Errorf("a pause of %d ms, expected %d to %d", p.GetPauseMs(), shortPause, longPause)
 	default:
-		return checkPeer(p.GetWay(), p.GetPort(), p.GetKey())
+		return checkPeer(p.GetRoute(), p.GetPort(), p.GetKey())
 	}
 }
 
@@ -116,7 +116,7 @@ func checkPath(p *agentv1.HealthPath) error {
 func planOf(order *agentv1.Probe) (bandwidth.Plan, error) {
 	plan, err := parsePlan(order)
 	if err == nil {
-		err = checkPeer(order.GetWay(), order.GetPort(), order.GetKey())
+		err = checkPeer(order.GetRoute(), order.GetPort(), order.GetKey())
 	}
 	if err != nil {
 		return plan, fmt.Errorf("probe of %q: %w", order.GetName(), err)
@@ -160,7 +160,7 @@ func packets(plan bandwidth.Plan) int {
 // lasts returns the sending time. Each train is followed by a pause as long as its packets would take singly.
 func lasts(plan bandwidth.Plan) time.Duration { return time.Duration(packets(plan)) * plan.Every }
 
-func checkPeer(way *agentv1.MeasuredWay, port uint32, key []byte) error {
+func checkPeer(way *agentv1.ProbeRoute, port uint32, key []byte) error {
 	from, to := ends(way, port)
 	switch {
 	case way.GetDevice() != "" && !deviceName.MatchString(way.GetDevice()):
@@ -175,7 +175,7 @@ func checkPeer(way *agentv1.MeasuredWay, port uint32, key []byte) error {
 }
 
 // ends parses the addresses of a way without checking them.
-func ends(way *agentv1.MeasuredWay, port uint32) (from, to netip.AddrPort) {
+func ends(way *agentv1.ProbeRoute, port uint32) (from, to netip.AddrPort) {
 	local, _ := netip.ParseAddr(way.GetLocal())
 	remote, _ := netip.ParseAddr(way.GetRemote())
 	if way.GetLocal() != "" {

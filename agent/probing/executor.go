@@ -34,7 +34,7 @@ type Executor struct {
 	alive   context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup // probes
-	probed  chan *agentv1.Probed
+	probed  chan *agentv1.ProbeReport
 
 	mutex   sync.Mutex
 	answers answers
@@ -45,7 +45,7 @@ type Executor struct {
 // NewExecutor returns an executor without orders.
 func NewExecutor(outside func(func() error) error, log *slog.Logger) *Executor {
 	h := &Executor{
-		outside: outside, log: log, retryEvery: retryInterval, now: clock.Now, probed: make(chan *agentv1.Probed, 1),
+		outside: outside, log: log, retryEvery: retryInterval, now: clock.Now, probed: make(chan *agentv1.ProbeReport, 1),
 		answers: newAnswers(log),
 	}
 	h.alive, h.end = context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func (e *Executor) Report() (*agentv1.Answering, []*agentv1.PathHealth) {
 }
 
 // Probed delivers the results of probes.
-func (e *Executor) Probed() <-chan *agentv1.Probed { return e.probed }
+func (e *Executor) Probed() <-chan *agentv1.ProbeReport { return e.probed }
 
 func (e *Executor) retry() {
 	e.mutex.Lock()

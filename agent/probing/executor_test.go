@@ -69,7 +69,7 @@ func (p *pair) done(said string, err error) {
 
 func (p *pair) answer(sessions ...*agentv1.AnswerSession) {
 	p.t.Helper()
-	said, err := p.far.Answer(&agentv1.Answer{Sessions: sessions})
+	said, err := p.far.Answer(&agentv1.AnswerProbes{Sessions: sessions})
 	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) {
 		return // a command that another test has just forked still holds the port; the executor retries
 	}
@@ -78,7 +78,7 @@ func (p *pair) answer(sessions ...*agentv1.AnswerSession) {
 
 func (p *pair) watch(paths ...*agentv1.HealthPath) {
 	p.t.Helper()
-	p.done(p.near.Health(&agentv1.Health{Paths: paths}))
+	p.done(p.near.Health(&agentv1.HealthProbes{Paths: paths}))
 }
 
 // await waits until both reports satisfy a condition and returns the report of the first path.
@@ -96,7 +96,7 @@ func (p *pair) await(what string, is func(*agentv1.PathHealth, *agentv1.Answerin
 	}
 }
 
-func (p *pair) came() *agentv1.Probed {
+func (p *pair) came() *agentv1.ProbeReport {
 	p.t.Helper()
 	select {
 	case probed := <-p.near.Probed():
@@ -129,7 +129,7 @@ func TestHealthReportsLossOnACutPath(t *testing.T) {
 	})
 	p.server.Run("ip", "neigh", "del", "10.1.0.1", "dev", "wifi")
 	p.await("the direction is known", func(now *agentv1.PathHealth, a *agentv1.Answering) bool {
-		return now.LostBack >= h.LostBack+10 && a.Strangers+a.Replays+a.TooMany == 0
+		return now.LostBack >= h.LostBack+10 && a.Unauthenticated+a.Replays+a.TooMany == 0
 	})
 }
 
@@ -146,7 +146,7 @@ func TestOrdersKeepUnchangedItemsWhenReplaced(t *testing.T) {
 
 	changed, other := answerSession(2), healthPath("lte", 2)
 	changed.Key, other.Key = make([]byte, 32), make([]byte, 32)
-	other.Way = &agentv1.MeasuredWay{Remote: "fd02::2"}
+	other.Route = &agentv1.ProbeRoute{Remote: "fd02::2"}
 	p.answer(third, changed, answerSession(1))
 	p.watch(other, healthPath("wifi", 1))
 	if p.far.answers.listeners[8620] != listener || p.far.answers.listeners[8631] != probes || p.near.paths[1].sender != sender {
@@ -176,7 +176,7 @@ func TestAnswerCountsPacketsOfAnotherKey(t *testing.T) {
 	p.answer(session)
 	p.watch(healthPath("wifi", 1))
 	p.await("all is lost, and counted", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
-		return h.Sent > 10 && h.Lost == h.Sent && h.LostThere+h.LostBack == 0 && a.Strangers >= h.Sent && a.HealthPackets == 0
+		return h.Sent > 10 && h.Lost == h.Sent && h.LostThere+h.LostBack == 0 && a.Unauthenticated >= h.Sent && a.HealthPackets == 0
 	})
 }
 
@@ -188,7 +188,7 @@ func TestAnswerRetriesAPortInUse(t *testing.T) {
 		taken, err = net.ListenPacket("udp", ":8631")
 		return err
 	})
-	said, err := p.far.Answer(&agentv1.Answer{Sessions: []*agentv1.AnswerSession{answerSession(1)}})
+	said, err := p.far.Answer(&agentv1.AnswerProbes{Sessions: []*agentv1.AnswerSession{answerSession(1)}})
 	if err == nil || !strings.Contains(err.Error(), "UDP port 8631") || !strings.Contains(err.Error(), "in use") {
 		t.Fatalf("%q, %v", said, err)
 	}
@@ -209,8 +209,8 @@ func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 	p := newPair(t)
 	p.answer(answerSession(1))
 	path := healthPath("usb", 1)
-	path.Way = &agentv1.MeasuredWay{Device: "usb", Local: "10.7.0.1", Remote: lab.Service}
-	if said, err := p.near.Health(&agentv1.Health{Paths: []*agentv1.HealthPath{path}}); err == nil || !strings.Contains(err.Error(), "usb") {
+	path.Route = &agentv1.ProbeRoute{Device: "usb", Local: "10.7.0.1", Remote: lab.Service}
+	if said, err := p.near.Health(&agentv1.HealthProbes{Paths: []*agentv1.HealthPath{path}}); err == nil || !strings.Contains(err.Error(), "usb") {
 		t.Fatalf("%q, %v", said, err)
 	}
 	said := func(word string) {
@@ -237,7 +237,7 @@ func TestHealthUsesADeviceThatAppearsLater(t *testing.T) {
 	p.await("what cannot be sent is lost", func(h *agentv1.PathHealth, _ *agentv1.Answering) bool { lost = h.Lost; return h.Lost > 5 })
 	plug()
 	p.await("it is answered again, and counts continue", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
-		return h.Reason == "" && h.Windows[0].Sent > h.Windows[0].Lost && h.Lost >= lost && a.Replays+a.Strangers == 0
+		return h.Reason == "" && h.Windows[0].Sent > h.Windows[0].Lost && h.Lost >= lost && a.Replays+a.Unauthenticated == 0
 	})
 }
 
@@ -267,7 +267,7 @@ func TestProbeReportsTimesOfBothEnds(t *testing.T) {
 			if m.SentNs[n] != 0 && m.ReceivedNs[n] != 0 { // the first packets may lack timestamps
 				whole++
 			}
-			if m.HeardNs[n] != 0 {
+			if m.ReturnedNs[n] != 0 {
 				heard++
 			}
 			if singly := n < 9*5; singly != (m.Trains[n] == 0) || m.Lengths[n] < 64 || m.Lengths[n] > 1440 {
@@ -301,7 +301,7 @@ func TestProbeEndsWhenThePeerStops(t *testing.T) {
 	if m := p.came(); m.Directive != 2 || !strings.Contains(m.Reason, "nobody listens") || len(m.Lengths) != 0 {
 		t.Fatalf("%v", m)
 	}
-	order.Way.Device = "usb"
+	order.Route.Device = "usb"
 	if said, err := p.near.Probe(3, order); err == nil || !strings.Contains(err.Error(), "usb") {
 		t.Fatalf("%q, %v", said, err)
 	}
@@ -329,17 +329,21 @@ func TestRunReleasesAllPortsAtItsEnd(t *testing.T) {
 	p := newPair(t)
 	back := answerSession(1)
 	p.answer(answerSession(1))
-	p.done(p.near.Answer(&agentv1.Answer{Sessions: []*agentv1.AnswerSession{back}}))
+	p.done(p.near.Answer(&agentv1.AnswerProbes{Sessions: []*agentv1.AnswerSession{back}}))
 	there := healthPath("back", 1)
-	there.Way.Remote = "10.1.0.1"
-	p.done(p.far.Health(&agentv1.Health{Paths: []*agentv1.HealthPath{there}}))
+	there.Route.Remote = "10.1.0.1"
+	p.done(p.far.Health(&agentv1.HealthProbes{Paths: []*agentv1.HealthPath{there}}))
 	order := probeOrder()
-	order.Way.Remote, order.Tries = "10.1.0.1", 2000
+	order.Route.Remote, order.Tries = "10.1.0.1", 2000
 	p.done(p.far.Probe(1, order))
 	p.endFar()
 	for n, order := range []func() (string, error){
-		func() (string, error) { return p.far.Answer(&agentv1.Answer{Sessions: []*agentv1.AnswerSession{back}}) },
-		func() (string, error) { return p.far.Health(&agentv1.Health{Paths: []*agentv1.HealthPath{there}}) },
+		func() (string, error) {
+			return p.far.Answer(&agentv1.AnswerProbes{Sessions: []*agentv1.AnswerSession{back}})
+		},
+		func() (string, error) {
+			return p.far.Health(&agentv1.HealthProbes{Paths: []*agentv1.HealthPath{there}})
+		},
 		func() (string, error) { return p.far.Probe(2, order) },
 	} {
 		if said, err := order(); err == nil || !strings.Contains(err.Error(), "ending") {

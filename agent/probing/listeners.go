@@ -83,7 +83,7 @@ func session(number uint16, key bandwidth.Key) stamp.Session {
 func (d *healthListener) count(to *agentv1.Answering) {
 	counts := d.reflector.Counts()
 	to.HealthPackets += counts.Answered
-	to.Strangers += counts.Short + counts.Strange + counts.Forged
+	to.Unauthenticated += counts.Short + counts.Strange + counts.Forged
 	to.Replays += counts.Replayed
 	to.TooMany += counts.TooMany
 }
@@ -102,7 +102,7 @@ func (d *probeListener) serve(portSpec) {}
 func (d *probeListener) count(to *agentv1.Answering) {
 	counts := d.reflector.Counters()
 	to.Probes += counts.Answered
-	to.Strangers += counts.Strangers
+	to.Unauthenticated += counts.Unauthenticated
 	to.Replays += counts.Replays
 	to.TooMany += counts.Refused
 }

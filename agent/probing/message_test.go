@@ -18,9 +18,9 @@ const day = 1_795_000_000_000_000_000
 
 func TestProbedMessageHasAllSamples(t *testing.T) {
 	result := bandwidth.Result{Six: true, Hardware: true, FarHardware: true, Samples: []bandwidth.Sample{
-		{Length: 64, Came: true, Sent: day + 5, Received: 900, Answered: 950, Heard: day + 70},
+		{Length: 64, Came: true, Sent: day + 5, Received: 900, Answered: 950, Returned: day + 70},
 		{Length: 80, Sent: day},
-		{Train: 1, Length: 80, Came: true, Received: 890, Heard: day + 60},
+		{Train: 1, Length: 80, Came: true, Received: 890, Returned: day + 60},
 	}}
 	m := probedMessage(result, errors.New("the far end went away"), 0)
 	if m.Reason != "the far end went away" || m.Transport != "udp6" || !m.Hardware || m.SenderOriginNs != day || m.ReceiverOriginNs != 890 {
@@ -28,7 +28,7 @@ func TestProbedMessageHasAllSamples(t *testing.T) {
 	}
 	for name, each := range map[string][2][]uint64{
 		"sent": {m.SentNs, {6, 1, 0}}, "received": {m.ReceivedNs, {11, 0, 1}}, "answered": {m.AnsweredNs, {61, 0, 0}},
-		"heard": {m.HeardNs, {71, 0, 61}},
+		"heard": {m.ReturnedNs, {71, 0, 61}},
 	} {
 		if !slices.Equal(each[0], each[1]) {
 			t.Errorf("%s: %v, expected %v", name, each[0], each[1])
@@ -39,7 +39,7 @@ func TestProbedMessageHasAllSamples(t *testing.T) {
 	}
 	result = bandwidth.Result{Down: true, Hardware: true, LeftOut: 2, Samples: []bandwidth.Sample{{Length: 64, Came: true, Sent: 900, Received: day}}}
 	m = probedMessage(result, nil, 0)
-	if m.SentNs[0] != 1 || m.ReceivedNs[0] != 1 || len(m.AnsweredNs) != 1 || len(m.HeardNs) != 1 || m.AnsweredNs[0]+m.HeardNs[0] != 0 ||
+	if m.SentNs[0] != 1 || m.ReceivedNs[0] != 1 || len(m.AnsweredNs) != 1 || len(m.ReturnedNs) != 1 || m.AnsweredNs[0]+m.ReturnedNs[0] != 0 ||
 		m.SenderOriginNs != 900 || m.ReceiverOriginNs != day || m.Hardware || !strings.Contains(m.Reason, "2 trains left out") {
 		t.Errorf("%v", m)
 	}
@@ -70,7 +70,7 @@ func TestProbedMessageIsVoidWhenOurClockWasSet(t *testing.T) {
 func TestProbedMessageIsVoidWhenThePeersClockWasSet(t *testing.T) {
 	for _, set := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		result := bandwidth.Result{Took: 9 * time.Second, Samples: []bandwidth.Sample{
-			{Length: 64, Came: true, Sent: day, Received: day, Heard: day + 1},
+			{Length: 64, Came: true, Sent: day, Received: day, Returned: day + 1},
 			{Length: 64, Came: true, Sent: day + int64(9*time.Second), Received: day + int64(9*time.Second+set)},
 		}}
 		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Reason, "its timestamps span") {
@@ -84,7 +84,7 @@ func TestSpanBoundsAnyTimestampsOfThePeer(t *testing.T) {
 	for _, first := range said {
 		for _, second := range said {
 			result := bandwidth.Result{Took: 9 * time.Second, Samples: []bandwidth.Sample{
-				{Length: 64, Came: true, Sent: day, Received: first, Answered: second, Heard: day + 1},
+				{Length: 64, Came: true, Sent: day, Received: first, Answered: second, Returned: day + 1},
 			}}
 			for _, at := range slices.Concat(probedMessage(result, nil, 0).ReceivedNs, probedMessage(result, nil, 0).AnsweredNs) {
 				if at > uint64(2*time.Minute) {

@@ -18,7 +18,7 @@ import (
 )
 
 // Health replaces the set of measured paths. Unchanged paths keep their state.
-func (e *Executor) Health(order *agentv1.Health) (string, error) {
+func (e *Executor) Health(order *agentv1.HealthProbes) (string, error) {
 	if err := checkHealth(order); err != nil {
 		return "", err
 	}
@@ -41,7 +41,7 @@ func (e *Executor) Health(order *agentv1.Health) (string, error) {
 type paths []*path
 
 // next returns the paths of the new order and reuses unchanged ones.
-func (ps paths) next(order *agentv1.Health, log *slog.Logger) paths {
+func (ps paths) next(order *agentv1.HealthProbes, log *slog.Logger) paths {
 	before := map[string]*path{}
 	for _, p := range ps {
 		before[p.order.GetName()] = p
@@ -139,9 +139,9 @@ func (p *path) stop() {
 }
 
 func targetOf(order *agentv1.HealthPath) stamp.Target {
-	from, to := ends(order.GetWay(), order.GetPort())
+	from, to := ends(order.GetRoute(), order.GetPort())
 	return stamp.Target{
-		To: to, From: from, Device: order.GetWay().GetDevice(), ID: uint16(order.GetNumber()), Key: order.GetKey(), Stateful: true,
+		To: to, From: from, Device: order.GetRoute().GetDevice(), ID: uint16(order.GetNumber()), Key: order.GetKey(), Stateful: true,
 		Pause: time.Duration(order.GetPauseMs()) * time.Millisecond,
 	}
 }

@@ -35,8 +35,8 @@ func (e *Executor) Probe(directive uint64, order *agentv1.Probe) (string, error)
 	}
 	var prober *bandwidth.Prober
 	err = e.outside(func() (err error) {
-		from, to := ends(order.GetWay(), order.GetPort())
-		prober, err = bandwidth.DialFrom(from, to, order.GetWay().GetDevice(), bandwidth.Key(order.GetKey()))
+		from, to := ends(order.GetRoute(), order.GetPort())
+		prober, err = bandwidth.DialFrom(from, to, order.GetRoute().GetDevice(), bandwidth.Key(order.GetKey()))
 		return err
 	})
 	if err != nil {
@@ -75,20 +75,20 @@ func clockStep(before, after clock.Instant) time.Duration {
 	return 0
 }
 
-func probedMessage(result bandwidth.Result, failed error, set time.Duration) *agentv1.Probed {
+func probedMessage(result bandwidth.Result, failed error, set time.Duration) *agentv1.ProbeReport {
 	if set != 0 && !result.Hardware { // hardware timestamps use the network card's clock
-		return &agentv1.Probed{Reason: fmt.Sprintf("this host's clock was set by %v during the probe", set.Round(time.Microsecond))}
+		return &agentv1.ProbeReport{Reason: fmt.Sprintf("this host's clock was set by %v during the probe", set.Round(time.Microsecond))}
 	}
 	var sender, receiver span
 	for _, s := range result.Samples {
-		sender.take(s.Sent, s.Heard)
+		sender.take(s.Sent, s.Returned)
 		receiver.take(s.Received, s.Answered)
 	}
 	if over := max(sender.lasts(), receiver.lasts()); over > result.Took+maxAnswerDelay {
-		return &agentv1.Probed{Reason: fmt.Sprintf("a clock was set during the probe: its timestamps span %v, but the probe took %v",
+		return &agentv1.ProbeReport{Reason: fmt.Sprintf("a clock was set during the probe: its timestamps span %v, but the probe took %v",
 			over.Round(time.Second), result.Took.Round(time.Second))}
 	}
-	message := &agentv1.Probed{
+	message := &agentv1.ProbeReport{
 		Reason: incompleteReason(result, failed), Transport: "udp", Hardware: result.Hardware && result.FarHardware,
 		SenderOriginNs: sender.first, ReceiverOriginNs: receiver.first,
 	}
@@ -101,7 +101,7 @@ func probedMessage(result bandwidth.Result, failed error, set time.Duration) *ag
 		message.SentNs = append(message.SentNs, sender.since(s.Sent))
 		message.ReceivedNs = append(message.ReceivedNs, receiver.since(s.Received))
 		message.AnsweredNs = append(message.AnsweredNs, receiver.since(s.Answered))
-		message.HeardNs = append(message.HeardNs, sender.since(s.Heard))
+		message.ReturnedNs = append(message.ReturnedNs, sender.since(s.Returned))
 	}
 	return message
 }

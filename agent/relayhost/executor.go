@@ -2,7 +2,7 @@
 
 // Package relayhost runs a relay on this host (docs/how-to/relay.md).
 //
-//	Relay ─▶ a listener for gateways, and plain TCP with the servers that they ask for ─▶ Relaying
+//	Relay ─▶ a listener for gateways, and plain TCP with the servers that they ask for ─▶ RelayReport
 //
 // A new order keeps connections, except those of gateways that it does not name. The agent reports a port that another
 // process uses, and retries. All state ends with the agent.
@@ -181,17 +181,17 @@ func (e *Executor) end() {
 func (e *Executor) Stands() bool { return e.running.Load() }
 
 // Report returns nil without an order.
-func (e *Executor) Report() *agentv1.Relaying {
+func (e *Executor) Report() *agentv1.RelayReport {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.relay == nil {
 		return nil
 	}
 	t := e.relay.server.Totals()
-	return &agentv1.Relaying{
+	return &agentv1.RelayReport{
 		Reason: e.reason(time.Now()), Draining: e.spec.draining, Congestion: e.spec.congestion,
 		Connections: uint32(t.Connections), Waiting: uint32(t.Waiting), Carried: t.Carried,
-		Refused: t.Refused, Failed: t.Failed, Strangers: t.Strangers, BytesUp: t.Up, BytesDown: t.Down,
+		Refused: t.Refused, Failed: t.Failed, Unauthenticated: t.Unauthenticated, BytesUp: t.Up, BytesDown: t.Down,
 		OverheadUs: uint32(min(t.Overhead.Microseconds(), 1<<32-1)), BusyPercent: e.loadMeter.percent(clock.Monotonic()),
 	}
 }

@@ -84,12 +84,12 @@ func (r *road) link(left *lab.Host, at string, right *lab.Host, there string) {
 	}
 }
 
-func guest(is trust.Identity) *agentv1.Guest {
+func guest(is trust.Identity) *agentv1.RelayClient {
 	sum := sha256.Sum256(is.Certificate.Raw)
-	return &agentv1.Guest{Name: is.Name, CertificateSha256: sum[:]}
+	return &agentv1.RelayClient{Name: is.Name, CertificateSha256: sum[:]}
 }
 
-func (r *road) order(port uint32, guests ...*agentv1.Guest) *agentv1.Relay {
+func (r *road) order(port uint32, guests ...*agentv1.RelayClient) *agentv1.Relay {
 	return &agentv1.Relay{
 		Port: port, Certificate: r.authority.Relay("tokyo", &r.is.Key.PublicKey, nil).Raw, Gateways: guests,
 		Allowed: []*agentv1.PortRange{{First: 80, Last: 80}}, Congestion: "reno",
@@ -147,7 +147,7 @@ func (r *road) speaks(conn *tls.Conn, lines *bufio.Reader) {
 	}
 }
 
-func (r *road) eventually(what string, so func(*agentv1.Relaying) bool) {
+func (r *road) eventually(what string, so func(*agentv1.RelayReport) bool) {
 	r.t.Helper()
 	for late := time.Now().Add(patience); !so(r.executor.Report()); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -183,8 +183,8 @@ func TestTheRelayServesOnlyTheNamedCertificates(t *testing.T) {
 			t.Errorf("%s is answered %d, expected %d", to, answered, code)
 		}
 	}
-	r.eventually("everything is counted", func(said *agentv1.Relaying) bool {
-		return said.GetConnections() == 2 && said.GetCarried() == 2 && said.GetStrangers() == 4 && said.GetRefused() == 2 &&
+	r.eventually("everything is counted", func(said *agentv1.RelayReport) bool {
+		return said.GetConnections() == 2 && said.GetCarried() == 2 && said.GetUnauthenticated() == 4 && said.GetRefused() == 2 &&
 			said.GetFailed() == 1 && said.GetBytesUp() == 12 && said.GetBytesDown() == 12 && said.GetOverheadUs() > 0 &&
 			said.GetWaiting() == 0 && said.GetReason() == "" && said.GetCongestion() == "reno"
 	})
@@ -207,7 +207,7 @@ func TestANewOrderClosesOnlyRemovedGateways(t *testing.T) {
 	r.carried(home, 4434, server4)
 
 	onward := r.order(4434, guest(home))
-	onward.Onward = []*agentv1.Onward{{Port: 5001, Address: "45.0.0.2", OtherPort: 443}}
+	onward.Onward = []*agentv1.PortForward{{Port: 5001, Address: "45.0.0.2", OtherPort: 443}}
 	r.obeys(onward)
 	if ruled := r.relay.Run("nft", "list", "ruleset"); !strings.Contains(ruled, "tcp dport 5001") {
 		t.Fatalf("the rules are %s, expected such as pass on what comes to port 5001", ruled)
@@ -247,10 +247,10 @@ func TestABadOrderIsExplainedAndChangesNothing(t *testing.T) {
 		"the lower one first":                   func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
 		`control "other" cannot be had`:         func(o *agentv1.Relay) { o.Congestion = "other" },
 		`address "fe80::1", expected`: func(o *agentv1.Relay) {
-			o.Onward = []*agentv1.Onward{{Port: 5001, Address: "fe80::1", OtherPort: 443}}
+			o.Onward = []*agentv1.PortForward{{Port: 5001, Address: "fe80::1", OtherPort: 443}}
 		},
 		"port 4434 is the relay's own or listed twice": func(o *agentv1.Relay) {
-			o.Onward = []*agentv1.Onward{{Port: 4434, Address: "45.0.0.9", OtherPort: 443}}
+			o.Onward = []*agentv1.PortForward{{Port: 4434, Address: "45.0.0.9", OtherPort: 443}}
 		},
 		"invalid server certificate": func(o *agentv1.Relay) { o.Certificate = []byte("x") },
 		"for another key":            certified("tokyo", home, nil),
@@ -287,7 +287,7 @@ func TestABusyRelayPortIsReportedAndRetried(t *testing.T) {
 		t.Fatalf("%q, %v, %v", said, err, r.executor.Report())
 	}
 	stranger.Close()
-	r.eventually("the door is open", func(said *agentv1.Relaying) bool { return said.GetReason() == "" })
+	r.eventually("the door is open", func(said *agentv1.RelayReport) bool { return said.GetReason() == "" })
 	_, lines := r.carried(home, 4433, server4)
 	if reason := r.executor.reason(time.Now().Add(24 * time.Hour)); !strings.Contains(reason, "certificate expired at") {
 		t.Fatalf("reason %q for an expired certificate", reason)

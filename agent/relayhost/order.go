@@ -71,7 +71,7 @@ func port(what string, number uint32) (uint16, error) {
 	return uint16(number), nil
 }
 
-func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
+func guests(named []*agentv1.RelayClient) (all mtls.Guests, err error) {
 	if len(named) > maxGuests {
 		return nil, fmt.Errorf("%s, expected at most %d", plural.Of(len(named), "gateway"), maxGuests)
 	}
@@ -108,7 +108,7 @@ func parsePorts(allowed []*agentv1.PortRange) (all server.Ports, err error) {
 	return all, nil
 }
 
-func parseOnward(ordered []*agentv1.Onward, own uint16) (all []onward.PortForward, err error) {
+func parseOnward(ordered []*agentv1.PortForward, own uint16) (all []onward.PortForward, err error) {
 	if len(ordered) > maxOnward {
 		return nil, fmt.Errorf("onward: %s, expected at most %d", plural.Of(len(ordered), "way"), maxOnward)
 	}

@@ -16,20 +16,20 @@ import (
 	"bicast/api/agentv1"
 )
 
-// The number of a probe or walk that no stream of the test ordered.
+// The number of a probe or distance measurement that no stream of the test ordered.
 const ofAnother = 99
 
 // A host whose answers the test sets.
 type fakeHost struct {
-	now    atomic.Uint64 // content of reports
-	reads  atomic.Uint64
-	fired  chan *agentv1.Fired
-	probed chan *agentv1.Probed
-	walked chan *agentv1.Walked
-	hold   chan struct{} // closing it executes orders; nil: at once
-	slow   chan struct{} // the same for orders to intercept
-	began  chan struct{}
-	ended  chan error // nil if an order got the time that it took
+	now      atomic.Uint64 // content of reports
+	reads    atomic.Uint64
+	fired    chan *agentv1.FailoverFired
+	probed   chan *agentv1.ProbeReport
+	measured chan *agentv1.DistancesMeasured
+	hold     chan struct{} // closing it executes orders; nil: at once
+	slow     chan struct{} // the same for orders to intercept
+	began    chan struct{}
+	ended    chan error // nil if an order got the time that it took
 }
 
 func (f *fakeHost) Hello() *agentv1.Hello {
@@ -50,27 +50,27 @@ func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agen
 		}
 		f.ended <- ctx.Err()
 	}
-	if directive.GetTake() != nil && f.slow != nil {
+	if directive.GetIntercept() != nil && f.slow != nil {
 		f.began <- struct{}{}
 		<-f.slow
 	}
 	if directive.GetProbe() != nil {
 		for _, over := range []uint64{ofAnother, directive.GetId(), directive.GetId()} { // at once, and again
-			f.probed <- &agentv1.Probed{Directive: over}
+			f.probed <- &agentv1.ProbeReport{Directive: over}
 		}
 	}
-	if directive.GetWalk() != nil {
-		f.walked <- &agentv1.Walked{Directive: ofAnother}
-		f.walked <- &agentv1.Walked{Directive: directive.GetId()}
+	if directive.GetMeasureDistances() != nil {
+		f.measured <- &agentv1.DistancesMeasured{Directive: ofAnother}
+		f.measured <- &agentv1.DistancesMeasured{Directive: directive.GetId()}
 	}
-	return &agentv1.Result{Done: directive.GetOrder() != nil, Said: "obeyed"}
+	return &agentv1.Result{Done: directive.GetOrder() != nil, Answer: "obeyed"}
 }
 
-func (f *fakeHost) Fired() <-chan *agentv1.Fired { return f.fired }
+func (f *fakeHost) Fired() <-chan *agentv1.FailoverFired { return f.fired }
 
-func (f *fakeHost) Probed() <-chan *agentv1.Probed { return f.probed }
+func (f *fakeHost) Probed() <-chan *agentv1.ProbeReport { return f.probed }
 
-func (f *fakeHost) Walked() <-chan *agentv1.Walked { return f.walked }
+func (f *fakeHost) DistancesMeasured() <-chan *agentv1.DistancesMeasured { return f.measured }
 
 func slowHost() *fakeHost {
 	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
@@ -95,7 +95,7 @@ type agent struct {
 func begin(t *testing.T) *agent {
 	t.Helper()
 	return beginAs(t, &fakeHost{
-		fired: make(chan *agentv1.Fired, 8), probed: make(chan *agentv1.Probed, 8), walked: make(chan *agentv1.Walked, 8),
+		fired: make(chan *agentv1.FailoverFired, 8), probed: make(chan *agentv1.ProbeReport, 8), measured: make(chan *agentv1.DistancesMeasured, 8),
 	})
 }
 

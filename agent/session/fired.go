@@ -14,7 +14,7 @@ const maxUnconfirmed = 512
 // unconfirmed holds the fired failovers that the controller has not confirmed. The session keeps them, because a broken stream
 // may lose sent messages. The controller reads messages in order, so a confirmed report confirms those sent before it.
 type unconfirmed struct {
-	fired   []*agentv1.Fired
+	fired   []*agentv1.FailoverFired
 	sent    int // how many of them were sent on this stream
 	covered int // how many of them were sent before the report in flight
 }
@@ -48,7 +48,7 @@ func (s *stream) tellFired() error {
 	}
 	for ; unconfirmed.sent < len(unconfirmed.fired); unconfirmed.sent++ {
 		fired := &agentv1.FromAgent_Fired{Fired: unconfirmed.fired[unconfirmed.sent]}
-		if err := s.wire.Send(&agentv1.FromAgent{Word: fired}); err != nil {
+		if err := s.wire.Send(&agentv1.FromAgent{Payload: fired}); err != nil {
 			return err
 		}
 		s.pace.due = time.Now()

@@ -37,11 +37,11 @@ type Host interface {
 	// number and the duration.
 	Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result
 	// Fired returns armed failovers that fired. They wait here while no controller is connected.
-	Fired() <-chan *agentv1.Fired
+	Fired() <-chan *agentv1.FailoverFired
 	// Probed returns the outcomes of finished probe orders, each once.
-	Probed() <-chan *agentv1.Probed
-	// Walked returns the outcomes of finished walk orders, each once.
-	Walked() <-chan *agentv1.Walked
+	Probed() <-chan *agentv1.ProbeReport
+	// DistancesMeasured delivers the results of finished MeasureDistances orders, each once.
+	DistancesMeasured() <-chan *agentv1.DistancesMeasured
 }
 
 // Session is one agent's side of the contract.

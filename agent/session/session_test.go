@@ -64,11 +64,11 @@ func TestASlowExecutorDelaysNoReportAndNoOtherOrder(t *testing.T) {
 	a := beginAs(t, host)
 	visit, _ := a.brain.Welcomed(100)
 	take := func(id uint64) *agentv1.Directive {
-		return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Take{Take: &agentv1.Take{}}}
+		return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Intercept{Intercept: &agentv1.Intercept{}}}
 	}
 	results := func(most int) (all []uint64, done int) { // while reports go on
 		for len(all) < most {
-			switch word := visit.Word(); {
+			switch word := visit.Message(); {
 			case word.GetReport() != nil:
 				visit.Take(word.GetReport())
 			case word.GetResult() != nil:
@@ -172,7 +172,7 @@ func TestTheReportIntervalIsBounded(t *testing.T) {
 	visit.Take(visit.Report())
 	for id, ms := range []uint32{0, 99, 60001} {
 		visit.Order(reportEvery(uint64(id), ms))
-		if result := visit.Result(); result.GetDone() || !strings.Contains(result.GetSaid(), "100ms") {
+		if result := visit.Result(); result.GetDone() || !strings.Contains(result.GetAnswer(), "100ms") {
 			t.Fatalf("an interval of %d ms: %v, expected a refusal with the bounds", ms, result)
 		}
 	}
@@ -189,18 +189,18 @@ func TestOutcomeFollowsItsResultOnceOnTheSameStream(t *testing.T) {
 	visit.Take(visit.Report())
 	for id := uint64(1); id <= 50; id++ {
 		visit.Order(probe(id))
-		if result := visit.Word().GetResult(); result.GetDirective() != id || !result.GetDone() {
+		if result := visit.Message().GetResult(); result.GetDirective() != id || !result.GetDone() {
 			t.Fatalf("%v, expected the result of %d", result, id)
 		}
-		if probed := visit.Word().GetProbed(); probed.GetDirective() != id {
+		if probed := visit.Message().GetProbeReport(); probed.GetDirective() != id {
 			t.Fatalf("%v, expected what came of %d", probed, id)
 		}
-		visit.Order(&agentv1.Directive{Id: 100 + id, Order: &agentv1.Directive_Walk{Walk: &agentv1.Walk{}}})
-		if result := visit.Word().GetResult(); result.GetDirective() != 100+id || !result.GetDone() {
+		visit.Order(&agentv1.Directive{Id: 100 + id, Order: &agentv1.Directive_MeasureDistances{MeasureDistances: &agentv1.MeasureDistances{}}})
+		if result := visit.Message().GetResult(); result.GetDirective() != 100+id || !result.GetDone() {
 			t.Fatalf("%v, expected the result of %d", result, 100+id)
 		}
-		if walked := visit.Word().GetWalked(); walked.GetDirective() != 100+id {
-			t.Fatalf("%v, expected what came of %d", walked, 100+id)
+		if measured := visit.Message().GetDistancesMeasured(); measured.GetDirective() != 100+id {
+			t.Fatalf("%v, expected what came of %d", measured, 100+id)
 		}
 	}
 	if !visit.Silent(50 * time.Millisecond) {
@@ -211,10 +211,10 @@ func TestOutcomeFollowsItsResultOnceOnTheSameStream(t *testing.T) {
 func TestFiredWaitsForTheNextController(t *testing.T) {
 	a := begin(t)
 	a.brain.Next().End(status.Error(codes.Unavailable, "not yet"))
-	a.fired <- &agentv1.Fired{Name: "wifi"}
+	a.fired <- &agentv1.FailoverFired{Name: "wifi"}
 	visit, _ := a.brain.Welcomed(60000)
 	for {
-		if fired := visit.Word().GetFired(); fired != nil {
+		if fired := visit.Message().GetFired(); fired != nil {
 			if fired.GetName() != "wifi" {
 				t.Fatalf("%v, expected the reflex", fired)
 			}
@@ -257,7 +257,7 @@ func TestUnknownMessagesAreIgnored(t *testing.T) {
 	visit.SayRaw(nil)
 	visit.SayRaw([]byte("\xfa\x01\x00")) // field 31, of a later protocol
 	welcome(visit, 7)
-	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Taken{}})
+	visit.Say(&agentv1.FromController{Payload: &agentv1.FromController_Ack{}})
 	visit.Take(visit.Report())
 	if next := visit.Report(); next.GetSequence() != 2 {
 		t.Fatalf("report %d, expected the session to go on with 2", next.GetSequence())
@@ -265,7 +265,7 @@ func TestUnknownMessagesAreIgnored(t *testing.T) {
 }
 
 func welcome(visit *controllertest.Visit, protocol uint32) {
-	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Welcome{Welcome: &agentv1.Welcome{Protocol: protocol}}})
+	visit.Say(&agentv1.FromController{Payload: &agentv1.FromController_Welcome{Welcome: &agentv1.Welcome{Protocol: protocol}}})
 }
 
 func TestTheAgentFindsARestartedController(t *testing.T) {
@@ -341,20 +341,20 @@ func TestReportIsDueAtOnceAfterAFired(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.Take(visit.Report())
-	a.fired <- &agentv1.Fired{Name: "wifi"}
-	if fired := visit.Word().GetFired(); fired.GetName() != "wifi" {
+	a.fired <- &agentv1.FailoverFired{Name: "wifi"}
+	if fired := visit.Message().GetFired(); fired.GetName() != "wifi" {
 		t.Fatalf("%v, expected the reflex", fired)
 	}
 	visit.Report() // within the patience, not within the minute of the welcome
 	visit.End(status.Error(codes.Unavailable, "gone before it took the report"))
 	visit, _ = a.brain.Welcomed(60000)
-	if fired := visit.Word().GetFired(); fired.GetName() != "wifi" {
+	if fired := visit.Message().GetFired(); fired.GetName() != "wifi" {
 		t.Fatalf("%v, expected the reflex again, before any report", fired)
 	}
 	visit.Take(visit.Report())
 	visit.End(status.Error(codes.Unavailable, "gone"))
 	visit, _ = a.brain.Welcomed(60000)
-	if report := visit.Word().GetReport(); report == nil {
+	if report := visit.Message().GetReport(); report == nil {
 		t.Fatal("the reflex is told a third time, although a report behind it was taken")
 	}
 }

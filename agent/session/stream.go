@@ -101,7 +101,7 @@ func (s *stream) leave() {
 }
 
 func (s *stream) handshake() error {
-	hello := &agentv1.FromAgent{Word: &agentv1.FromAgent_Hello{Hello: s.session.Host.Hello()}}
+	hello := &agentv1.FromAgent{Payload: &agentv1.FromAgent_Hello{Hello: s.session.Host.Hello()}}
 	hurry := time.AfterFunc(welcomeTimeout, func() {
 		s.end(fmt.Errorf("%w for %v", errNoWelcome, welcomeTimeout))
 	})
@@ -121,7 +121,7 @@ func (s *stream) handshake() error {
 	}
 	welcome := word.GetWelcome()
 	if welcome == nil {
-		return fmt.Errorf("the controller's first message was %T, expected a welcome", word.GetWord())
+		return fmt.Errorf("the controller's first message was %T, expected a welcome", word.GetPayload())
 	}
 	if welcome.GetProtocol() < 1 || welcome.GetProtocol() > Protocol {
 		return fmt.Errorf("the controller speaks protocol %d, and this agent speaks 1 to %d: install the agent of "+
@@ -143,9 +143,9 @@ func (s *stream) readLoop() {
 			s.end(err)
 			return
 		}
-		switch word := word.GetWord().(type) {
-		case *agentv1.FromController_Taken:
-			sendTo(s.ctx, s.taken, word.Taken.GetSequence())
+		switch word := word.GetPayload().(type) {
+		case *agentv1.FromController_Ack:
+			sendTo(s.ctx, s.taken, word.Ack.GetSequence())
 		case *agentv1.FromController_Directive:
 			sendTo(s.ctx, s.directives, word.Directive)
 		default: // a second welcome, or a message of a later protocol, which needs no answer
@@ -154,7 +154,7 @@ func (s *stream) readLoop() {
 	}
 }
 
-// execute passes orders to their executors and sends their results, and for probes and walks their outcomes. An outcome
+// execute passes orders to their executors and sends their results, and for Probe and MeasureDistances their outcomes. An outcome
 // always follows its result. An outcome of an earlier stream's order is dropped: its number may be another order's here.
 func (s *stream) execute() {
 	begun := map[uint64]*pendingProbe{}
@@ -163,23 +163,23 @@ func (s *stream) execute() {
 		case <-s.ctx.Done():
 			return
 		case directive := <-s.directives:
-			if directive.GetProbe() != nil || directive.GetWalk() != nil {
+			if directive.GetProbe() != nil || directive.GetMeasureDistances() != nil {
 				begun[directive.GetId()] = &pendingProbe{}
 			}
 			if refused, why := s.give(directive); refused != nil {
-				s.answer(begun, &agentv1.Result{Directive: refused.GetId(), Said: why})
+				s.answer(begun, &agentv1.Result{Directive: refused.GetId(), Answer: why})
 			}
 		case result := <-s.results:
 			s.answer(begun, result)
 		case probed := <-s.session.Host.Probed():
-			s.sendOutcome(begun, probed.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
-		case walked := <-s.session.Host.Walked():
-			s.sendOutcome(begun, walked.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Walked{Walked: walked}})
+			s.sendOutcome(begun, probed.GetDirective(), &agentv1.FromAgent{Payload: &agentv1.FromAgent_ProbeReport{ProbeReport: probed}})
+		case measured := <-s.session.Host.DistancesMeasured():
+			s.sendOutcome(begun, measured.GetDirective(), &agentv1.FromAgent{Payload: &agentv1.FromAgent_DistancesMeasured{DistancesMeasured: measured}})
 		}
 	}
 }
 
-// pendingProbe is a probe or a walk without a sent outcome.
+// pendingProbe is a probe or a distance measurement without a sent outcome.
 type pendingProbe struct {
 	answered bool               // its result was sent
 	came     *agentv1.FromAgent // an outcome that came before the result
@@ -195,7 +195,7 @@ func (s *stream) give(directive *agentv1.Directive) (refused *agentv1.Directive,
 
 // answer sends an order's result, and then its outcome if that is known.
 func (s *stream) answer(begun map[uint64]*pendingProbe, result *agentv1.Result) {
-	sendTo(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+	sendTo(s.ctx, s.answers, &agentv1.FromAgent{Payload: &agentv1.FromAgent_Result{Result: result}})
 	one := begun[result.GetDirective()]
 	switch {
 	case one == nil:
@@ -209,7 +209,7 @@ func (s *stream) answer(begun map[uint64]*pendingProbe, result *agentv1.Result) 
 	}
 }
 
-// sendOutcome sends the outcome of a probe or a walk once its result was sent.
+// sendOutcome sends the outcome of a probe or a distance measurement once its result was sent.
 func (s *stream) sendOutcome(begun map[uint64]*pendingProbe, directive uint64, word *agentv1.FromAgent) {
 	switch one := begun[directive]; {
 	case one == nil:
@@ -239,10 +239,10 @@ func (s *stream) carryOut(directive *agentv1.Directive) *agentv1.Result {
 func (s *stream) reportEvery(order *agentv1.ReportEvery) *agentv1.Result {
 	every := time.Duration(order.GetIntervalMs()) * time.Millisecond
 	if every < shortestInterval || every > longestInterval {
-		return &agentv1.Result{Said: fmt.Sprintf("report_every of %v, expected %v to %v", every, shortestInterval, longestInterval)}
+		return &agentv1.Result{Answer: fmt.Sprintf("report_every of %v, expected %v to %v", every, shortestInterval, longestInterval)}
 	}
 	sendTo(s.ctx, s.intervals, every)
-	return &agentv1.Result{Done: true, Said: fmt.Sprintf("reports are sent every %v", every)}
+	return &agentv1.Result{Done: true, Answer: fmt.Sprintf("reports are sent every %v", every)}
 }
 
 // writeLoop does all writes after the hello.
@@ -289,7 +289,7 @@ func (s *stream) report() error {
 	report.Sequence = s.sequence
 	s.inFlight = true
 	s.session.unconfirmed.reportSent()
-	return s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Report{Report: report}})
+	return s.wire.Send(&agentv1.FromAgent{Payload: &agentv1.FromAgent_Report{Report: report}})
 }
 
 func (s *stream) acknowledge(sequence uint64) {
@@ -300,7 +300,7 @@ func (s *stream) acknowledge(sequence uint64) {
 }
 
 // fired returns the channel of fired failovers, or nil while too many messages are unconfirmed.
-func (s *stream) fired() <-chan *agentv1.Fired {
+func (s *stream) fired() <-chan *agentv1.FailoverFired {
 	if s.session.unconfirmed.full() {
 		return nil
 	}

@@ -29,12 +29,12 @@ func (f *fakeWire) Send(word *agentv1.FromAgent) error {
 // A host with fired failovers.
 type firedHost struct {
 	Host
-	fired chan *agentv1.Fired
+	fired chan *agentv1.FailoverFired
 }
 
-func (f firedHost) Fired() <-chan *agentv1.Fired { return f.fired }
+func (f firedHost) Fired() <-chan *agentv1.FailoverFired { return f.fired }
 
-func (f firedHost) Probed() <-chan *agentv1.Probed { return nil }
+func (f firedHost) Probed() <-chan *agentv1.ProbeReport { return nil }
 
 func (f firedHost) Report() (*agentv1.Report, error) { return &agentv1.Report{}, nil }
 
@@ -46,7 +46,7 @@ type streams struct {
 }
 
 func newStreams(t *testing.T) *streams {
-	host := firedHost{fired: make(chan *agentv1.Fired, 8)}
+	host := firedHost{fired: make(chan *agentv1.FailoverFired, 8)}
 	return &streams{t, host, New(nil, host, slog.New(slog.DiscardHandler))}
 }
 
@@ -73,7 +73,7 @@ func (s *streams) expect(wire *fakeWire, names ...string) {
 
 func TestFiredIsSentOnTheNextStream(t *testing.T) {
 	s := newStreams(t)
-	s.host.fired <- &agentv1.Fired{Name: "wifi"}
+	s.host.fired <- &agentv1.FailoverFired{Name: "wifi"}
 	ended, _ := s.begin(io.EOF)
 	if err := ended.tellFired(); err == nil {
 		t.Fatal("an unsent message counts as sent")
@@ -91,14 +91,14 @@ func TestFiredIsResentUntilALaterReportIsConfirmed(t *testing.T) {
 	s := newStreams(t)
 	first, _ := s.begin(nil)
 	must(t, first.report()) // in flight first
-	s.host.fired <- &agentv1.Fired{Name: "wifi"}
+	s.host.fired <- &agentv1.FailoverFired{Name: "wifi"}
 	must(t, first.tellFired())
 	first.acknowledge(first.sequence)
 	second, wire := s.begin(nil)
 	must(t, second.tellFired())
 	s.expect(wire, "wifi")
 	must(t, second.report())
-	s.host.fired <- &agentv1.Fired{Name: "lte"} // behind the report
+	s.host.fired <- &agentv1.FailoverFired{Name: "lte"} // behind the report
 	must(t, second.tellFired())
 	second.acknowledge(second.sequence + 7) // of another report
 	second.acknowledge(second.sequence)

@@ -79,7 +79,7 @@ func executorOf(directive *agentv1.Directive) (executor string, whole bool) {
 		return "elimination", true
 	case *agentv1.Directive_Tunnels:
 		return "tunnels", true
-	case *agentv1.Directive_Take, *agentv1.Directive_Choices:
+	case *agentv1.Directive_Intercept, *agentv1.Directive_Choices:
 		return "interception", true
 	case *agentv1.Directive_Caps:
 		return "windows", true
@@ -87,8 +87,8 @@ func executorOf(directive *agentv1.Directive) (executor string, whole bool) {
 		return "measuring", true
 	case *agentv1.Directive_Probe:
 		return "measuring", false
-	case *agentv1.Directive_Walk:
-		return "walking", false
+	case *agentv1.Directive_MeasureDistances:
+		return "traceroute", false
 	case *agentv1.Directive_Relay:
 		return "relay", true
 	case *agentv1.Directive_ReportEvery:

@@ -42,13 +42,13 @@ type Executor struct {
 	searchEvery     time.Duration // interval between searches for a larger MTU
 	underlayChanged chan struct{} // signals a change of the underlay
 
-	mutex     sync.Mutex
-	order     *agentv1.Tunnels // nil: none
-	host      *environment
-	release   func() error // releases what all tunnels share
-	tunnels   map[string]*tunnel
-	strangers map[string]uint64
-	announced int // the limit that senders have; 0: none yet
+	mutex           sync.Mutex
+	order           *agentv1.Tunnels // nil: none
+	host            *environment
+	release         func() error // releases what all tunnels share
+	tunnels         map[string]*tunnel
+	unauthenticated map[string]uint64
+	announced       int // the limit that senders have; 0: none yet
 }
 
 // NewExecutor returns an executor without an order.
@@ -119,7 +119,7 @@ func (e *Executor) Report() *agentv1.Tunnelling {
 	report := &agentv1.Tunnelling{LargestBytes: uint32(e.largest())}
 	for _, each := range e.order.GetTunnels() {
 		t := e.tunnels[each.GetName()]
-		report.Ends = append(report.Ends, t.message(e.strangers[t.counter()]))
+		report.Ends = append(report.Ends, t.message(e.unauthenticated[t.counter()]))
 	}
 	missing := e.fitter.Missing()
 	for _, port := range e.order.GetFittedPorts() {
@@ -212,7 +212,7 @@ func (e *Executor) write() error {
 	for _, each := range e.order.GetTunnels() {
 		t := e.tunnels[each.GetName()]
 		one := t.resetPeer()
-		one.strangers = e.strangers[t.counter()]
+		one.unauthenticated = e.unauthenticated[t.counter()]
 		all = append(all, one)
 	}
 	return e.host.pins.write(all)
@@ -231,7 +231,7 @@ func (e *Executor) tend() {
 	counted, err := e.host.pins.dropped()
 	ruled, unseen := e.host.pins.ruled()
 	if counted != nil {
-		e.strangers = counted
+		e.unauthenticated = counted
 	}
 	switch {
 	case err != nil || unseen != nil:

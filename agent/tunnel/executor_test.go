@@ -126,7 +126,7 @@ func TestUnauthenticatedPacketsAreDroppedAndCounted(t *testing.T) {
 	inner := append(bytes.Clone(toTheBridge), agentMAC...)
 	packet := vxlan(testVNI, append(append(inner, another>>8, another&0xff), make([]byte, 60)...))
 	w.stranger(packet, packet, packet, vxlan(testVNI+1, packet))
-	w.await("three strangers are counted", func() bool { return w.away.says().GetStrangers() == counted+3 })
+	w.await("three strangers are counted", func() bool { return w.away.says().GetUnauthenticated() == counted+3 })
 	passed.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if n, err := passed.Read(make([]byte, packetBytes)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("%d bytes of a stranger passed (%v)", n, err)

@@ -23,10 +23,10 @@ const (
 
 // pin admits packets of one tunnel from one address only.
 type pin struct {
-	udpPort   uint16
-	vni       uint32
-	peer      netip.AddrPort // not valid: none
-	strangers uint64         // the initial value of the counter of dropped packets
+	udpPort         uint16
+	vni             uint32
+	peer            netip.AddrPort // not valid: none
+	unauthenticated uint64         // the initial value of the counter of dropped packets
 }
 
 func (p pin) name(of string) string { return fmt.Sprintf("%s-%d-%d", of, p.udpPort, p.vni) }
@@ -87,7 +87,7 @@ func setOf(six bool) string {
 func rules(all []pin) string {
 	var sets, chain strings.Builder
 	for _, each := range all {
-		fmt.Fprintf(&sets, "counter %s { packets %d bytes 0; }\n", each.name("strangers"), each.strangers)
+		fmt.Fprintf(&sets, "counter %s { packets %d bytes 0; }\n", each.name("strangers"), each.unauthenticated)
 		ours := fmt.Sprintf("udp dport %d @th,96,24 %d", each.udpPort, each.vni)
 		for _, six := range []bool{false, true} {
 			address, source := "ipv4_addr", "ip saddr"

@@ -17,14 +17,14 @@ func TestFlushedRulesAreRestoredAndLoggedOnce(t *testing.T) {
 	w.away.executor.log = slog.New(slog.NewTextHandler(&heard, nil))
 	w.away.executor.mutex.Unlock()
 	w.stranger(vxlan(testVNI, make([]byte, 60)))
-	w.await("a stranger is counted", func() bool { return w.away.says().GetStrangers() == 1 })
+	w.await("a stranger is counted", func() bool { return w.away.says().GetUnauthenticated() == 1 })
 	w.far.Run("nft", "flush", "table", "inet", table)
 	w.await("the rules are there again", func() bool {
 		stand := w.far.Run("nft", "list", "table", "inet", table)
 		return strings.Count(stand, "drop") == 2 && strings.Count(stand, "accept") == 3 // one is the chain's
 	})
 	w.stranger(vxlan(testVNI, make([]byte, 60)))
-	w.await("strangers are counted on", func() bool { return w.away.says().GetStrangers() == 2 })
+	w.await("strangers are counted on", func() bool { return w.away.says().GetUnauthenticated() == 2 })
 	w.await("packets go through", func() bool { return w.ping(100) })
 	for range 3 {
 		w.away.executor.tick()

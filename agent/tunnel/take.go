@@ -70,7 +70,7 @@ func (e *Executor) removeAll() error {
 		failures = append(failures, e.host.pins.remove())
 	}
 	failures = append(failures, e.release())
-	e.order, e.host, e.release, e.strangers, e.announced = nil, nil, nil, nil, 0
+	e.order, e.host, e.release, e.unauthenticated, e.announced = nil, nil, nil, nil, 0
 	e.fitter.Fit(nil, 0)
 	return errors.Join(failures...)
 }

@@ -227,18 +227,18 @@ func (t *tunnel) act(sends []Send) {
 }
 
 // message returns the report.
-func (t *tunnel) message(strangers uint64) *agentv1.TunnelEnd {
+func (t *tunnel) message(unauthenticated uint64) *agentv1.TunnelEnd {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := t.host.now()
 	end := &agentv1.TunnelEnd{
 		Name: t.order.GetName(), RttUs: uint32(t.end.RTT().Microseconds()), MtuBytes: uint32(t.end.MTU()),
-		Moves: uint32(t.end.Moves()), Strangers: strangers,
+		Moves: uint32(t.end.Moves()), Unauthenticated: unauthenticated,
 	}
 	silence, ever := t.end.Silence(now)
 	if ever {
 		ms := uint32(silence.Milliseconds())
-		end.HeardMs, end.Peer = &ms, t.end.Peer().String()
+		end.SincePacketMs, end.Peer = &ms, t.end.Peer().String()
 	}
 	switch {
 	case t.reason != nil:

@@ -23,11 +23,11 @@ from controller.protocol.reports import (
     CAPS,
     CLAMPS,
     ELIMINATES,
+    INTERCEPTS,
+    MEASURES_DISTANCES,
     NARROWS,
     RELAYS,
-    TAKES,
     TUNNELS,
-    WALKS,
     AgentOpened,
     Capability,
     Cost,
@@ -118,9 +118,9 @@ ANSWERS_WITHIN_S = 60.0  # orders run one by one, a few seconds each
 REMEMBERED = 8  # per terminal; fewer fire between two reports
 MOVES = "mptcp"
 NOT_OF_ROLE = {
-    Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
+    Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, INTERCEPTS, RELAYS, MEASURES_DISTANCES},
     Role.GATEWAY: {CAPS, CLAMPS, NARROWS, MOVES, RELAYS},
-    Role.RELAY: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES},
+    Role.RELAY: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, INTERCEPTS},
 }
 
 

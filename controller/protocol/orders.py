@@ -126,7 +126,7 @@ class AnswerProbes:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredWay:
+class ProbeRoute:
     """The route of an agent's probes."""
 
     device: str | None  # None: by the routes
@@ -137,7 +137,7 @@ class MeasuredWay:
 @dataclass(frozen=True, slots=True)
 class HealthPath:
     name: str
-    way: MeasuredWay
+    route: ProbeRoute
     port: int  # the other end's
     number: int
     pause_ms: int
@@ -157,7 +157,7 @@ class Probe:
     """Measure a path once: `tries` packets of each length, and trains of the longest."""
 
     name: str
-    way: MeasuredWay
+    route: ProbeRoute
     port: int  # the other end's
     down: bool  # from the other end to this agent
     shortest_bytes: int
@@ -181,7 +181,7 @@ class RelayClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class PortForward:
     """A port that forwards gateways' further subflows to another relay, packet by packet."""
 
     port: int
@@ -198,7 +198,7 @@ class Relay:
     allowed: tuple[PortRange, ...] = ()
     congestion: str | None = None  # None: the kernel's default
     draining: bool = False
-    onward: tuple[Onward, ...] = ()
+    onward: tuple[PortForward, ...] = ()
     certificate: bytes = field(default=b"", repr=False)  # of the agent's own key pair
 
 
@@ -228,12 +228,12 @@ class InterceptRelay:
     address: str
     port: int
     draining: bool = False
-    onward: tuple[Onward, ...] = ()
+    onward: tuple[PortForward, ...] = ()
     key_sha256: bytes = b""  # public key in the relay's certificate
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Intercept:
     """Relay the TCP of exactly these terminals."""
 
     port: str = ""
@@ -265,7 +265,7 @@ class DistanceTarget:
 
 @dataclass(frozen=True, slots=True)
 class MeasureDistances:
-    to: tuple[DistanceTarget, ...]
+    targets: tuple[DistanceTarget, ...]
 
 
 Directive = (
@@ -280,7 +280,7 @@ Directive = (
     | HealthProbes
     | Probe
     | Relay
-    | Take
+    | Intercept
     | Choices
     | MeasureDistances
 )

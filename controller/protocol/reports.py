@@ -22,7 +22,7 @@ class Answering:
     reason: str
     probes: int
     health_packets: int  # answered
-    strangers: int  # of no session, or with a bad authenticator
+    unauthenticated: int  # of no session, or with a bad authenticator
     replays: int
     too_many: int  # above the rate limit
 
@@ -72,8 +72,8 @@ class PathHealth:
 class ProbePacket:
     """One probe packet. Times are nanoseconds since an unspecified moment; None: unknown.
 
-    `sent_ns` and `heard_ns` are by the sender's clock, the others by the receiver's. Without `received_ns` and
-    `heard_ns` the packet or its answer was lost.
+    `sent_ns` and `returned_ns` are by the sender's clock, the others by the receiver's. Without `received_ns` and
+    `returned_ns` the packet or its answer was lost.
     """
 
     train: int  # from 1; 0: a single packet
@@ -81,12 +81,12 @@ class ProbePacket:
     sent_ns: int | None
     received_ns: int | None
     answered_ns: int | None
-    heard_ns: int | None
+    returned_ns: int | None
 
     @property
     def came(self) -> bool:
         """Return whether the packet arrived. Kernels miss the first timestamps, so either time is proof."""
-        return self.received_ns is not None or self.heard_ns is not None
+        return self.received_ns is not None or self.returned_ns is not None
 
     @property
     def timed(self) -> bool:
@@ -119,7 +119,7 @@ class RelayReport:
     carried: int  # so far, including ended connections
     refused: int  # disallowed destinations, or beyond a limit
     failed: int  # destinations did not answer
-    strangers: int
+    unauthenticated: int
     bytes_up: int  # to servers
     bytes_down: int
     overhead_us: int  # added to an answer; 0: unknown
@@ -186,7 +186,7 @@ class DistancesMeasured:
 
     session: int
     directive: int
-    ways: tuple[Distance, ...]
+    distances: tuple[Distance, ...]
 
 
 # Capabilities of a gateway's agent
@@ -194,11 +194,11 @@ ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
 PROBE = "probe"  # also answers probes
-TAKES = "take"
+INTERCEPTS = "take"
 # Capabilities of a relay's agent
 RELAYS = "relay"
 # Capabilities of every agent
-WALKS = "walk"
+MEASURES_DISTANCES = "walk"
 # Capabilities of a terminal's agent
 REPORTS = "report"
 CAPS = "caps"
@@ -293,13 +293,13 @@ class TunnelEnd:
     """The state of a tunnel at one of its ends."""
 
     name: str
-    reason: str  # no device, or no peer is heard
-    peer: str  # outer address and port; empty: never heard
-    heard_ms: int | None  # None: never
+    reason: str  # no device, or no packet from the peer
+    peer: str  # outer address and port; empty: no packet yet
+    since_packet_ms: int | None  # since the last authentic packet; None: none yet
     rtt_us: int  # 0: no probe answered
     mtu_bytes: int  # of IP packets, both directions; 0: unknown
     moves: int  # of the peer's outer address
-    strangers: int  # unauthenticated packets
+    unauthenticated: int  # unauthenticated packets
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,8 +375,8 @@ class Reported:
     capping: Capping | None = None
     answering: Answering | None = None
     health: tuple[PathHealth, ...] = ()
-    relaying: RelayReport | None = None  # None: no relay
-    taking: InterceptionReport | None = None
+    relay: RelayReport | None = None  # None: no relay
+    interception: InterceptionReport | None = None
     cut: bool = False  # there were more than MOST_SUBFLOWS
     confirmed: frozenset[SubflowKey] | None = None  # for a server's report: subflows that count; None: all
 

@@ -2,7 +2,7 @@
 """`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's sender-only method.
 
 Time ICMP errors for datagrams to a closed port, their lengths shuffled within each try. Writes
-`length,sent_ns,heard_ns`. Linux quotes as much as fits into 576 bytes: up to there a longer datagram has a longer
+`length,sent_ns,returned_ns`. Linux quotes as much as fits into 576 bytes: up to there a longer datagram has a longer
 error.
 """
 
@@ -22,7 +22,7 @@ def main() -> None:
     port, step, longest, tries, every_us = map(int, numbers)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect((address, port))
-        print("length,sent_ns,heard_ns")
+        print("length,sent_ns,returned_ns")
         due = time.monotonic()
         for _ in range(tries):
             lengths = list(range(step, longest + 1, step))

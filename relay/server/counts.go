@@ -17,11 +17,11 @@ const answersKept = 128
 
 // Totals are the statistics of a relay. Counters only grow.
 type Totals struct {
-	Connections, Waiting       int // current: forwarding; open without a request
-	Carried                    uint64
-	Refused, Failed, Strangers uint64
-	Up, Down                   uint64        // bytes to and from servers
-	Overhead                   time.Duration // median of recent answers; 0: unknown
+	Connections, Waiting             int // current: forwarding; open without a request
+	Carried                          uint64
+	Refused, Failed, Unauthenticated uint64
+	Up, Down                         uint64        // bytes to and from servers
+	Overhead                         time.Duration // median of recent answers; 0: unknown
 }
 
 // Totals returns the current statistics.
@@ -29,7 +29,7 @@ func (s *Server) Totals() Totals {
 	c := &s.count
 	return Totals{
 		Connections: int(c.connections.Load()), Waiting: int(c.waiting.Load()), Carried: c.carried.Load(),
-		Refused: c.refused.Load(), Failed: c.failed.Load(), Strangers: c.unauthenticated.Load(),
+		Refused: c.refused.Load(), Failed: c.failed.Load(), Unauthenticated: c.unauthenticated.Load(),
 		Up: c.up.Load(), Down: c.down.Load(), Overhead: c.stays.median(),
 	}
 }

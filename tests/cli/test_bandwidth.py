@@ -21,7 +21,7 @@ START = 1_790_000_000_000_000_000
 
 def probe_file(samples: Samples, trains: int = 0) -> Iterator[str]:
     yield "# bicast probe 1 stamps=software transport=udp"
-    yield "train,length,sent_ns,received_ns,answered_ns,heard_ns"
+    yield "train,length,sent_ns,received_ns,answered_ns,returned_ns"
     for length, *times in zip(
         samples.lengths, samples.sent, samples.received, samples.answered, samples.returned, strict=True
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from controller.protocol.orders import Choices, Direct, MeasureDistances, Relay, Take
+from controller.protocol.orders import Choices, Direct, Intercept, MeasureDistances, Relay
 from controller.protocol.reports import (
     AgentOpened,
     Capability,
@@ -34,7 +34,7 @@ class Internet:
     routers: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)  # relays that no gateway reaches
 
-    def way(self, who: str, address: str) -> Distance:
+    def distance(self, who: str, address: str) -> Distance:
         rtt_us = round(1000 * self.rtt_ms.get((who, address), 0))
         routers = self.routers.get((who, address), [])
         passed = tuple(Router(each, rtt_us * number // (len(routers) + 1)) for number, each in enumerate(routers, 1))
@@ -47,18 +47,18 @@ class FakeProber(FakeHost):
         self.internet = internet
         self.refuses: dict[str, str] = {}  # reasons by the type name of an order
         self.told: list[object] = []  # orders of these kinds
-        self.walks: list[Direct] = []  # orders that it has not reported yet
-        self.cannot_walk = ""  # the reason of a missing capability
+        self.measurements: list[Direct] = []  # orders that it has not reported yet
+        self.cannot_measure = ""  # the reason of a missing capability
 
     def opened(self, session: int) -> AgentOpened:
         event = super().opened(session)
-        self.walks.clear()
+        self.measurements.clear()
         more = (Capability("relay", True, ""), Capability("take", True, ""))
-        walks = Capability("walk", not self.cannot_walk, self.cannot_walk)
-        return replace(event, capabilities=(*event.capabilities, *more, walks))
+        measures = Capability("walk", not self.cannot_measure, self.cannot_measure)
+        return replace(event, capabilities=(*event.capabilities, *more, measures))
 
     def carry_out(self, direct: Direct) -> Resulted:
-        if not isinstance(direct.order, Relay | Take | Choices | MeasureDistances):
+        if not isinstance(direct.order, Relay | Intercept | Choices | MeasureDistances):
             return super().carry_out(direct)
         self.told.append(direct.order)
         refused = self.refuses.get(type(direct.order).__name__)
@@ -69,13 +69,13 @@ class FakeProber(FakeHost):
 
     def obey(self, direct: Direct) -> None:
         assert isinstance(direct.order, MeasureDistances)
-        self.walks.append(direct)
+        self.measurements.append(direct)
 
-    def walked(self) -> DistancesMeasured:
-        direct = self.walks.pop(0)
+    def measured(self) -> DistancesMeasured:
+        direct = self.measurements.pop(0)
         assert isinstance(direct.order, MeasureDistances)
-        ways = tuple(self.internet.way(self.name, to.address) for to in direct.order.to)
-        return DistancesMeasured(self.session, direct.directive, ways)
+        distances = tuple(self.internet.distance(self.name, target.address) for target in direct.order.targets)
+        return DistancesMeasured(self.session, direct.directive, distances)
 
     def orders_of(self, kind: type) -> list[object]:
         return [each for each in self.told if isinstance(each, kind)]
@@ -97,18 +97,18 @@ class FakeRelay(FakeProber):
         one = RelayReport(
             "", self.order.draining, self.connections, 2, 9, 1, 1, 3, 10**6, 10**7, 80, self.busy_percent, "bbr"
         )
-        return replace(super().report(interval_ms), relaying=one if self.order.port else None)
+        return replace(super().report(interval_ms), relay=one if self.order.port else None)
 
 
 class FakeGateway(FakeProber):
     def __init__(self, name: str, internet: Internet) -> None:
         super().__init__(name, Role.GATEWAY, internet)
-        self.order, self.choices = Take(), Choices()
-        self.seeks: list[PendingDestination] = []
+        self.order, self.choices = Intercept(), Choices()
+        self.pending: list[PendingDestination] = []
 
     def obey(self, direct: Direct) -> None:
         match direct.order:
-            case Take():
+            case Intercept():
                 self.order = direct.order
             case Choices():
                 self.choices = direct.order
@@ -123,6 +123,6 @@ class FakeGateway(FakeProber):
         )
         terminals = tuple(TerminalInterception(each.name, 1, 5, 2, 0, 1000, 9000) for each in self.order.terminals)
         chosen = {choice.prefix for choice in self.choices.choices}
-        sought = tuple(each for each in self.seeks if each.prefix not in chosen)
-        taking = InterceptionReport("", relays, terminals, sought) if self.order.terminals else None
-        return replace(super().report(interval_ms), taking=taking)
+        pending = tuple(each for each in self.pending if each.prefix not in chosen)
+        interception = InterceptionReport("", relays, terminals, pending) if self.order.terminals else None
+        return replace(super().report(interval_ms), interception=interception)

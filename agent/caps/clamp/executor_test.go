@@ -55,16 +55,16 @@ func TestWindowsFollowTheUpperLimit(t *testing.T) {
 			each.StaysWithin(1, most)
 		}
 	}
-	await(t, func() bool { return executor.Report().GetHeld() == 2 }, func() any { return executor.Report() }, "2 held")
+	await(t, func() bool { return executor.Report().GetHeldSockets() == 2 }, func() any { return executor.Report() }, "2 held")
 	said, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 50)}, LeaseMs: capstest.Lease})
-	if err != nil || !strings.Contains(said, "lower limits are not enforced") || executor.Report().GetHand() != "clamp" {
-		t.Fatalf("%q, %v and held by %s, expected a warning that lower limits are not enforced", said, err, executor.Report().GetHand())
+	if err != nil || !strings.Contains(said, "lower limits are not enforced") || executor.Report().GetMethod() != "clamp" {
+		t.Fatalf("%q, %v and held by %s, expected a warning that lower limits are not enforced", said, err, executor.Report().GetMethod())
 	}
 	w.Order(executor)
 	for _, each := range []*capstest.Upload{older, newer} {
 		rises(each, 50, 70)
 	}
-	if report := executor.Report(); report.GetHeld() != 0 {
+	if report := executor.Report(); report.GetHeldSockets() != 0 {
 		t.Fatalf("%v, expected none to be held", report)
 	}
 }
@@ -81,7 +81,7 @@ func TestOlderSocketsAreCapped(t *testing.T) {
 		return
 	}
 	upload.AwaitWindow(100, 10_000)
-	if now := executor.Report(); now.GetHeld() != 0 {
+	if now := executor.Report(); now.GetHeldSockets() != 0 {
 		t.Fatalf("%v, expected none to be held", now)
 	}
 }

@@ -140,12 +140,12 @@ func (e *Executor) Report() *agentv1.Capping {
 	if e.programs == nil || !e.ending.IsZero() {
 		return nil
 	}
-	report := &agentv1.Capping{Hand: executorName, Missing: e.missingPorts()}
+	report := &agentv1.Capping{Method: executorName, Missing: e.missingPorts()}
 	passing, held, err := e.programs.passing()
 	if err != nil {
 		report.Missing = append(report.Missing, &agentv1.Missing{Port: "all", Reason: err.Error()})
 	}
-	report.Passing, report.Held = passing, uint32(held)
+	report.Passing, report.HeldSockets = passing, uint32(held)
 	return report
 }
 

@@ -263,7 +263,7 @@ func TestForeignFiltersStay(t *testing.T) {
 			h.gateway.Run("tc", "filter", "add", "dev", "wifi", "egress", "protocol", "ip", "u32", "match", "u32", "0", "0", "classid", "1:1")
 			before := h.gateway.Run("tc", "filter", "show", "dev", "wifi", "egress")
 			h.order(capped(10, lasting))
-			if conn := h.dial(h.sink(service, false), false); conn == nil || h.executor.Report().Held != 1 {
+			if conn := h.dial(h.sink(service, false), false); conn == nil || h.executor.Report().HeldSockets != 1 {
 				t.Fatalf("%v, expected that it is held", h.executor.Report())
 			}
 			h.end()

@@ -87,7 +87,7 @@ func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 	conn := h.upload(h.sink(at, false), false)
 	bytes := h.moves(0)
 	h.atMost(21, conn)
-	if report := h.executor.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
+	if report := h.executor.Report(); report.HeldSockets != 1 || report.Method != "window" || len(report.Missing) != 0 {
 		t.Fatalf("%v, expected one connection to be held", report)
 	}
 	h.order(capped(8, lasting))
@@ -106,7 +106,7 @@ func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
 func TestCapsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	h, _ := outlastsItsLease(t)
-	if held := h.executor.Report().GetHeld(); held != 0 {
+	if held := h.executor.Report().GetHeldSockets(); held != 0 {
 		t.Fatalf("%d held, expected none", held)
 	}
 }
@@ -134,7 +134,7 @@ func TestOlderConnectionIsReportedButNotCapped(t *testing.T) {
 	h.moves(0)
 	h.await("it still fills the queue", func() bool { return h.outgrows(8) })
 	report := h.executor.Report()
-	if report.Held != 0 || len(report.Passing) != 1 || report.Passing[0].HasScale {
+	if report.HeldSockets != 0 || len(report.Passing) != 1 || report.Passing[0].HasScale {
 		t.Fatalf("%d bytes wait, %v, expected it to be left alone", h.waiting(h.gateway, "wan"), report)
 	}
 }

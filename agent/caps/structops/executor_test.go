@@ -32,8 +32,8 @@ func TestWindowsFollowBothLimits(t *testing.T) {
 			each.StaysWithin(now.least, now.most)
 		}
 	}
-	await(t, func() bool { return executor.Report().GetHeld() == 2 }, func() any { return executor.Report() }, "2 held")
-	if by := executor.Report().GetHand(); by != "congestion-control" {
+	await(t, func() bool { return executor.Report().GetHeldSockets() == 2 }, func() any { return executor.Report() }, "2 held")
+	if by := executor.Report().GetMethod(); by != "congestion-control" {
 		t.Fatalf("held by %s", by)
 	}
 	w.Order(executor)
@@ -43,7 +43,7 @@ func TestWindowsFollowBothLimits(t *testing.T) {
 		}
 		each.AwaitWindow(55, 10_000)
 	}
-	if report := executor.Report(); report.GetHeld() != 0 {
+	if report := executor.Report(); report.GetHeldSockets() != 0 {
 		t.Fatalf("%v, expected none to be held", report)
 	}
 }

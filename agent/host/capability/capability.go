@@ -27,18 +27,18 @@ import (
 
 // Names of capabilities in api/agent.proto.
 const (
-	Report    = "report"
-	MPTCP     = "mptcp"
-	Eliminate = "eliminate"
-	Tunnel    = "tunnel"
-	Caps      = "caps"
-	Clamp     = "clamp"
-	Window    = "window"
-	Probe     = "probe"
-	Relay     = "relay"
-	Take      = "take"
-	Walk      = "walk"
-	KeepAlive = "keepalive"
+	Report           = "report"
+	MPTCP            = "mptcp"
+	Eliminate        = "eliminate"
+	Tunnel           = "tunnel"
+	Caps             = "caps"
+	Clamp            = "clamp"
+	Window           = "window"
+	Probe            = "probe"
+	Relay            = "relay"
+	Intercept        = "take"
+	MeasureDistances = "walk"
+	KeepAlive        = "keepalive"
 )
 
 // Kernel is a handle of the kernel's MPTCP, or the reason why there is none.
@@ -52,7 +52,7 @@ func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	all := []*agentv1.Capability{
 		capabilityOf(Report, k.canReport()), capabilityOf(MPTCP, k.canMove(role)), capabilityOf(Eliminate, canEliminate(role)), capabilityOf(Tunnel, canTunnel(role)),
 		capabilityOf(Caps, canCap(role, structops.Probe)), capabilityOf(Clamp, canCap(role, clamp.Probe)), capabilityOf(Window, canLowerWindows(role)),
-		capabilityOf(Probe, probing.Probe()), capabilityOf(Relay, canRelay(role)), capabilityOf(Take, k.canIntercept(role)), capabilityOf(Walk, traceroute.Probe()),
+		capabilityOf(Probe, probing.Probe()), capabilityOf(Relay, canRelay(role)), capabilityOf(Intercept, k.canIntercept(role)), capabilityOf(MeasureDistances, traceroute.Probe()),
 	}
 	if role != agentv1.Role_ROLE_TERMINAL { // a terminal's programs set keepalive themselves
 		all = append(all, capabilityOf(KeepAlive, proxy.KeepAlive()))

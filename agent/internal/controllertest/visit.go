@@ -77,18 +77,18 @@ func (b *Controller) Visited(within time.Duration) bool {
 func (b *Controller) Welcomed(everyMS uint32) (*Visit, *agentv1.Hello) {
 	b.t.Helper()
 	visit := b.Next()
-	hello := visit.Word().GetHello()
+	hello := visit.Message().GetHello()
 	if hello == nil {
 		b.t.Fatal("the first message of an agent is no Hello")
 	}
-	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Welcome{
+	visit.Say(&agentv1.FromController{Payload: &agentv1.FromController_Welcome{
 		Welcome: &agentv1.Welcome{Protocol: 1, ReportIntervalMs: everyMS},
 	}})
 	return visit, hello
 }
 
 // Word waits for the agent's next message.
-func (v *Visit) Word() *agentv1.FromAgent {
+func (v *Visit) Message() *agentv1.FromAgent {
 	v.controller.t.Helper()
 	select {
 	case message, open := <-v.messages:
@@ -106,7 +106,7 @@ func (v *Visit) Word() *agentv1.FromAgent {
 func (v *Visit) Report() *agentv1.Report {
 	v.controller.t.Helper()
 	for {
-		if report := v.Word().GetReport(); report != nil {
+		if report := v.Message().GetReport(); report != nil {
 			return report
 		}
 	}
@@ -116,7 +116,7 @@ func (v *Visit) Report() *agentv1.Report {
 func (v *Visit) Result() *agentv1.Result {
 	v.controller.t.Helper()
 	for {
-		message := v.Word()
+		message := v.Message()
 		if result := message.GetResult(); result != nil {
 			return result
 		}
@@ -181,13 +181,13 @@ func (v *Visit) SayRaw(b []byte) {
 // Take acknowledges a report.
 func (v *Visit) Take(report *agentv1.Report) {
 	v.controller.t.Helper()
-	v.Say(&agentv1.FromController{Word: &agentv1.FromController_Taken{Taken: &agentv1.Taken{Sequence: report.GetSequence()}}})
+	v.Say(&agentv1.FromController{Payload: &agentv1.FromController_Ack{Ack: &agentv1.ReportAck{Sequence: report.GetSequence()}}})
 }
 
 // Order sends a directive.
 func (v *Visit) Order(directive *agentv1.Directive) {
 	v.controller.t.Helper()
-	v.Say(&agentv1.FromController{Word: &agentv1.FromController_Directive{Directive: directive}})
+	v.Say(&agentv1.FromController{Payload: &agentv1.FromController_Directive{Directive: directive}})
 }
 
 // End ends the stream.

@@ -20,11 +20,11 @@ const (
 
 // Counters are the counts since the start.
 type Counters struct {
-	Answered  uint64
-	Strangers uint64 // incomplete, or with another key, session or address
-	Replays   uint64 // a repeated or old number, or an opening of a running session
-	Refused   uint64 // above the rate limit, or a session while another one is in use
-	Unsent    uint64 // answers that this host failed to send, for example too long for the device
+	Answered        uint64
+	Unauthenticated uint64 // incomplete, or with another key, session or address
+	Replays         uint64 // a repeated or old number, or an opening of a running session
+	Refused         uint64 // above the rate limit, or a session while another one is in use
+	Unsent          uint64 // answers that this host failed to send, for example too long for the device
 }
 
 // authenticator decides which packets to answer: one session at a time, from the one address that was proved. Each
@@ -67,7 +67,7 @@ func (d *authenticator) judge(now time.Duration, from netip.AddrPort, b []byte) 
 	h, right := d.asked(b)
 	switch {
 	case !right || h.session != d.session || from != d.peer:
-		d.counters.Strangers++
+		d.counters.Unauthenticated++
 	case !d.seen.Fresh(h.number):
 		d.counters.Replays++
 	default:
@@ -92,7 +92,7 @@ func (d *authenticator) asked(b []byte) (request, bool) {
 func (d *authenticator) judgeOpening(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	k, right := openHandshake(&d.key, kindOpening, b)
 	if !right || k.session == 0 {
-		d.counters.Strangers++
+		d.counters.Unauthenticated++
 		return verdict{}
 	}
 	fresh := d.tickets.Advance(k.ticket)

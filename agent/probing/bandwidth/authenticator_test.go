@@ -102,7 +102,7 @@ func TestAuthenticatorAnswersEachNumberOnce(t *testing.T) {
 		v.ignored(near, v.probe(7, number))
 	}
 	v.ignored(near, v.probe(7, 4)) // behind the window
-	if c := v.authenticator.counters; c.Replays != 5 || c.Strangers != 1 {
+	if c := v.authenticator.counters; c.Replays != 5 || c.Unauthenticated != 1 {
 		t.Fatalf("%+v", c)
 	}
 }
@@ -122,7 +122,7 @@ func TestAuthenticatorIgnoresInvalidPackets(t *testing.T) {
 	} {
 		v.ignored(each.from, each.b)
 	}
-	if c := v.authenticator.counters; c.Strangers != 10 || c.Answered != 0 {
+	if c := v.authenticator.counters; c.Unauthenticated != 10 || c.Answered != 0 {
 		t.Fatalf("%+v, expected 10 strangers", c)
 	}
 	v.answered(near, v.probe(7, 1), 1)

@@ -42,7 +42,7 @@ func TestDownMeasuresAnswersOfTheLengths(t *testing.T) {
 		for n, s := range result.Samples {
 			if s.Sent == 0 || s.Received == 0 { // before the kernel began to timestamp
 				unknown++
-			} else if s.Sent > s.Received || s.Answered != 0 || s.Heard != 0 {
+			} else if s.Sent > s.Received || s.Answered != 0 || s.Returned != 0 {
 				t.Fatalf("packet %d: %+v", n, s)
 			}
 			if n >= singles && (s.Train == 0 || s.Length != slices.Max(plan.Lengths)) {
@@ -52,7 +52,7 @@ func TestDownMeasuresAnswersOfTheLengths(t *testing.T) {
 		if unknown > len(result.Samples)/2 {
 			t.Fatalf("of %d packets the times are not known", unknown)
 		}
-		if c := p.reflector.Counters(); c.Strangers+c.Replays+c.Refused+c.Unsent != 0 || c.Answered < 200 {
+		if c := p.reflector.Counters(); c.Unauthenticated+c.Replays+c.Refused+c.Unsent != 0 || c.Answered < 200 {
 			t.Fatalf("%+v", c)
 		}
 		var file strings.Builder
@@ -133,7 +133,7 @@ func TestReflectorSurvivesAnyRequestedLength(t *testing.T) {
 	}
 	go prober.listen()
 	p.once(3, prober.Close) // the opening and two requests
-	if c := p.reflector.Counters(); c.Unsent != 2 || c.Strangers != 5 || c.Answered != 3 {
+	if c := p.reflector.Counters(); c.Unsent != 2 || c.Unauthenticated != 5 || c.Answered != 3 {
 		t.Fatalf("%+v, expected 2 that could not be sent, and 5 that are no requests", c)
 	}
 }

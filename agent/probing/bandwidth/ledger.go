@@ -160,7 +160,7 @@ func (l *ledger) sample(e entry, which int) Sample {
 		s.Sent, s.Received = e.answered, e.answerCame
 		return s
 	}
-	s.Received, s.Answered, s.Heard = e.received, e.answered, e.answerCame
+	s.Received, s.Answered, s.Returned = e.received, e.answered, e.answerCame
 	if times := l.of[e.id]; e.sent && times != nil {
 		s.Sent = times[which]
 	}

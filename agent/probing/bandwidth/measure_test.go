@@ -93,7 +93,7 @@ func TestMeasureReturnsFourTimesPerPacket(t *testing.T) {
 				unknown++
 				continue
 			}
-			if s.Sent == 0 || s.Sent > s.Received || s.Received > s.Answered || s.Answered > s.Heard {
+			if s.Sent == 0 || s.Sent > s.Received || s.Received > s.Answered || s.Answered > s.Returned {
 				t.Fatalf("packet %d: %+v", n, s)
 			}
 			if s.Train != 0 && (s.Length != slices.Max(plan.Lengths) || s.Train != 1+(n-singles)/20) || s.Train == 0 && n >= singles {
@@ -103,7 +103,7 @@ func TestMeasureReturnsFourTimesPerPacket(t *testing.T) {
 		if unknown > len(result.Samples)/2 {
 			t.Fatalf("of %d packets the times are not known", unknown)
 		}
-		if c := p.reflector.Counters(); c.Strangers+c.Replays+c.Refused != 0 || c.Answered < 200 {
+		if c := p.reflector.Counters(); c.Unauthenticated+c.Replays+c.Refused != 0 || c.Answered < 200 {
 			t.Fatalf("%+v", c)
 		}
 	}
@@ -168,7 +168,7 @@ func TestWriteFormatsSamples(t *testing.T) {
 	var file strings.Builder
 	Result{Samples: []Sample{{0, 16, true, 1, 2, 3, 4}, {2, 1440, false, 5, 0, 0, 0}}}.Write(&file)
 	const expected = `# bicast probe 1 stamps=software transport=udp
-train,length,sent_ns,received_ns,answered_ns,heard_ns
+train,length,sent_ns,received_ns,answered_ns,returned_ns
 0,16,1,2,3,4
 2,1440,5,,,
 `
@@ -346,7 +346,7 @@ func TestReflectorIgnoresAnotherKey(t *testing.T) {
 		_, err := prober.Measure(ctx, Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond})
 		failed <- err
 	}()
-	for p.reflector.Counters().Strangers < 2 {
+	for p.reflector.Counters().Unauthenticated < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

@@ -23,10 +23,10 @@ const (
 // Sample is one packet. Times are nanoseconds since 1970, each on the clock of its own end; 0: unknown. With Down, it
 // is an answer with two times: Sent by the peer and Received by us.
 type Sample struct {
-	Train                           int // 0: a single packet
-	Length                          int // of UDP payload
-	Came                            bool
-	Sent, Received, Answered, Heard int64
+	Train                              int // 0: a single packet
+	Length                             int // of UDP payload
+	Came                               bool
+	Sent, Received, Answered, Returned int64
 }
 
 // Result has all packets in sending order, without the trains that are left out.
@@ -58,11 +58,11 @@ func (r Result) Write(to io.Writer) error {
 	}
 	out := bufio.NewWriter(to)
 	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=%s%s\n", by, transport, direction)
-	fmt.Fprintln(out, "train,length,sent_ns,received_ns,answered_ns,heard_ns")
+	fmt.Fprintln(out, "train,length,sent_ns,received_ns,answered_ns,returned_ns")
 	for _, s := range r.Samples {
 		line := strconv.AppendInt(nil, int64(s.Train), 10)
 		line = strconv.AppendInt(append(line, ','), int64(s.Length), 10)
-		for _, at := range []int64{s.Sent, s.Received, s.Answered, s.Heard} {
+		for _, at := range []int64{s.Sent, s.Received, s.Answered, s.Returned} {
 			line = append(line, ',')
 			if at != 0 {
 				line = strconv.AppendInt(line, at, 10)

@@ -70,9 +70,9 @@ func (h *History) Left(number uint32, at time.Duration) {
 	}
 }
 
-// Heard adds an answer: its number, when the peer received the packet and when it answered. With unclear, the times
+// Returned adds an answer: its number, when the peer received the packet and when it answered. With unclear, the times
 // are invalid. It returns false if the packet is unknown, too old or already answered.
-func (h *History) Heard(number, far uint32, received, answered int64, at time.Duration, unclear bool) bool {
+func (h *History) Returned(number, far uint32, received, answered int64, at time.Duration, unclear bool) bool {
 	t := h.find(number)
 	if t == nil || t.answer {
 		return false

@@ -35,7 +35,7 @@ func simulated(stateful bool, until time.Duration, of func(number int, at time.D
 			if stateful {
 				count = far
 			}
-			h.Heard(uint32(number), count, received, received+int64(time.Millisecond), at+w.there+time.Millisecond+w.back, w.unclear)
+			h.Returned(uint32(number), count, received, received+int64(time.Millisecond), at+w.there+time.Millisecond+w.back, w.unclear)
 		}
 		far++
 	}
@@ -89,11 +89,11 @@ func TestPacketIsLostAfterASecond(t *testing.T) {
 	h.Sent(0, 0)
 	expect(t, h.Windows(999 * time.Millisecond)[0].Sent, 0)
 	expect(t, h.Windows(1001 * time.Millisecond)[0].Lost, 1)
-	h.Heard(0, 0, 1, 2, 1200*time.Millisecond, false)
+	h.Returned(0, 0, 1, 2, 1200*time.Millisecond, false)
 	w := h.Windows(1300 * time.Millisecond)[0]
 	expect(t, [2]int{w.Sent, w.Lost}, [2]int{1, 1})
 	h.Sent(1, 1300*time.Millisecond)
-	h.Heard(1, 1, 1, 2, 2299*time.Millisecond, false)
+	h.Returned(1, 1, 1, 2, 2299*time.Millisecond, false)
 	expect(t, h.Windows(2400 * time.Millisecond)[1].Lost, 1)
 }
 
@@ -139,7 +139,7 @@ func TestDirectionOfLossIsUnknownWhenThePeerRestarts(t *testing.T) {
 			number += 2 * uint32(i)
 			h.Sent(number, time.Duration(number)*defaultPause)
 			if number%2 == 0 {
-				h.Heard(number, far, began, began, time.Duration(number)*defaultPause+1, false)
+				h.Returned(number, far, began, began, time.Duration(number)*defaultPause+1, false)
 			}
 		}
 	}
@@ -151,9 +151,9 @@ func TestDirectionOfLossIsUnknownWhenThePeerRestarts(t *testing.T) {
 func TestHeardAcceptsOneAnswerForEachPacket(t *testing.T) {
 	h := NewHistory(true)
 	h.Sent(0, 0)
-	expect(t, h.Heard(0, 0, 1, 2, 3, false), true)
-	expect(t, h.Heard(0, 0, 1, 2, 4, false), false)
-	expect(t, h.Heard(1, 1, 1, 2, 4, false), false)
+	expect(t, h.Returned(0, 0, 1, 2, 3, false), true)
+	expect(t, h.Returned(0, 0, 1, 2, 4, false), false)
+	expect(t, h.Returned(1, 1, 1, 2, 4, false), false)
 }
 
 func TestReorderedCountsOvertakenAnswers(t *testing.T) {
@@ -283,7 +283,7 @@ func TestHistoryAcceptsAnyTimesOfThePeer(t *testing.T) {
 	for number := range uint32(700) {
 		at := time.Duration(number) * defaultPause
 		h.Sent(number, at)
-		h.Heard(number, random.Uint32(), int64(random.Uint64()), int64(random.Uint64()), at+time.Duration(random.Uint64()), false)
+		h.Returned(number, random.Uint32(), int64(random.Uint64()), int64(random.Uint64()), at+time.Duration(random.Uint64()), false)
 	}
 	for _, w := range h.Windows(70 * time.Second) {
 		if w.Least < 0 || w.Lost < w.LostThere+w.LostBack {

@@ -216,7 +216,7 @@ func (s *Sender) answered(heard clock.Instant, event timestamping.Event, b []byt
 		at = heard.At
 	}
 	received, left := answer.Estimate.Nanoseconds(answer.Received), answer.Estimate.Nanoseconds(answer.Time)
-	if !s.history.Heard(answer.To.Number, answer.Number, received, left, at, unclear) {
+	if !s.history.Returned(answer.To.Number, answer.Number, received, left, at, unclear) {
 		s.sending.Wrong++
 		return
 	}

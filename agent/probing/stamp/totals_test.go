@@ -26,7 +26,7 @@ func TestTotalsNeverDecrease(t *testing.T) {
 		if !w.lostThere {
 			received := began + int64(at+w.there)
 			if !w.lostBack {
-				h.Heard(uint32(number), far, received, received, at+w.there+w.back, false)
+				h.Returned(uint32(number), far, received, received, at+w.there+w.back, false)
 			}
 			far++
 		}
@@ -44,7 +44,7 @@ func TestTotalsCountAPacketOvertakenByFarAsLost(t *testing.T) {
 	const pause = 20 * time.Millisecond
 	const overtakes = uint32(overtakenBy / pause)
 	h := NewHistory(true)
-	answer := func(number uint32, at time.Duration) { h.Heard(number, number, began, began, at, false) }
+	answer := func(number uint32, at time.Duration) { h.Returned(number, number, began, began, at, false) }
 	for number := range uint32(3) {
 		h.Sent(number, time.Duration(number)*pause)
 	}
@@ -93,8 +93,8 @@ func TestTotalsIgnoreAnAnswerAfterTheLoss(t *testing.T) {
 	h.Sent(0, 0)
 	h.Sent(1, defaultPause)
 	expect(t, h.Totals(2*time.Second), Totals{Sent: 2, Lost: 2})
-	h.Heard(0, 0, began, began, 3*time.Second, false)
-	h.Heard(1, 1, began, began, defaultPause+10*time.Millisecond, false) // it arrived in time but was read late
+	h.Returned(0, 0, began, began, 3*time.Second, false)
+	h.Returned(1, 1, began, began, defaultPause+10*time.Millisecond, false) // it arrived in time but was read late
 	expect(t, h.Totals(4*time.Second), Totals{Sent: 2, Lost: 2})
 }
 

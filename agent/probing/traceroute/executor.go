@@ -19,14 +19,14 @@ const (
 	maxPort         = 1<<16 - 1
 )
 
-// Executor runs the controller's Walk orders, one at a time.
+// Executor runs the controller's MeasureDistances orders, one at a time.
 type Executor struct {
 	within func(func() error) error // runs a function in the network namespace of the packets
 
-	alive   context.Context
-	end     context.CancelFunc
-	running sync.WaitGroup
-	walked  chan *agentv1.Walked
+	alive    context.Context
+	end      context.CancelFunc
+	running  sync.WaitGroup
+	measured chan *agentv1.DistancesMeasured
 
 	mutex sync.Mutex
 	busy  bool
@@ -34,7 +34,7 @@ type Executor struct {
 
 // NewExecutor returns an idle executor.
 func NewExecutor(within func(func() error) error) *Executor {
-	h := &Executor{within: within, walked: make(chan *agentv1.Walked, 1)}
+	h := &Executor{within: within, measured: make(chan *agentv1.DistancesMeasured, 1)}
 	h.alive, h.end = context.WithCancel(context.Background())
 	return h
 }
@@ -48,14 +48,14 @@ func (e *Executor) Run(ctx context.Context) {
 	e.running.Wait()
 }
 
-// Walked delivers the results of orders.
-func (e *Executor) Walked() <-chan *agentv1.Walked { return e.walked }
+// DistancesMeasured delivers the results of orders.
+func (e *Executor) DistancesMeasured() <-chan *agentv1.DistancesMeasured { return e.measured }
 
-// Order starts a measurement. Walked delivers the result with the directive's number.
-func (e *Executor) Order(directive uint64, order *agentv1.Walk) (string, error) {
+// Order starts a measurement. DistancesMeasured delivers the result with the directive's number.
+func (e *Executor) Order(directive uint64, order *agentv1.MeasureDistances) (string, error) {
 	to, err := read(order)
 	if err != nil {
-		return "", fmt.Errorf("walk: %w", err)
+		return "", fmt.Errorf("measure_distances: %w", err)
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -75,27 +75,27 @@ func (e *Executor) Order(directive uint64, order *agentv1.Walk) (string, error) 
 }
 
 // run delivers the result after the executor is free, so that the receiver can order the next one at once.
-func (e *Executor) run(directive uint64, to []To) {
-	message := &agentv1.Walked{Directive: directive}
-	for n, way := range Walk(e.alive, e.within, to) {
-		message.Ways = append(message.Ways, wayMessage(to[n], way))
+func (e *Executor) run(directive uint64, to []Target) {
+	message := &agentv1.DistancesMeasured{Directive: directive}
+	for n, distance := range Measure(e.alive, e.within, to) {
+		message.Distances = append(message.Distances, distanceMessage(to[n], distance))
 	}
 	e.mutex.Lock()
 	e.busy = false
 	e.mutex.Unlock()
 	select {
-	case e.walked <- message:
+	case e.measured <- message:
 	case <-e.alive.Done():
 	}
 }
 
 // read parses an order or returns what is wrong with it.
-func read(order *agentv1.Walk) (all []To, err error) {
-	if n := len(order.GetTo()); n == 0 || n > maxDestinations {
+func read(order *agentv1.MeasureDistances) (all []Target, err error) {
+	if n := len(order.GetTargets()); n == 0 || n > maxDestinations {
 		return nil, fmt.Errorf("%s, expected 1 to %d", plural.Of(n, "destination"), maxDestinations)
 	}
 	seen := map[netip.Addr]bool{}
-	for _, each := range order.GetTo() {
+	for _, each := range order.GetTargets() {
 		address, err := netip.ParseAddr(each.GetAddress())
 		address = address.Unmap()
 		switch {
@@ -108,16 +108,16 @@ func read(order *agentv1.Walk) (all []To, err error) {
 			return nil, fmt.Errorf("port %d, expected at most %d", each.GetPort(), maxPort)
 		}
 		seen[address] = true
-		all = append(all, To{Address: address, Port: uint16(each.GetPort()), Routers: each.GetRouters()})
+		all = append(all, Target{Address: address, Port: uint16(each.GetPort()), Routers: each.GetRouters()})
 	}
 	return all, nil
 }
 
-func wayMessage(to To, way Way) *agentv1.Way {
-	message := &agentv1.Way{
-		Address: to.Address.String(), Reason: way.Reason, RttUs: micros(way.RTT), Sent: uint32(way.Sent), Lost: uint32(way.Lost),
+func distanceMessage(to Target, distance Distance) *agentv1.Distance {
+	message := &agentv1.Distance{
+		Address: to.Address.String(), Reason: distance.Reason, RttUs: micros(distance.RTT), Sent: uint32(distance.Sent), Lost: uint32(distance.Lost),
 	}
-	for _, each := range way.Routers {
+	for _, each := range distance.Routers {
 		router := &agentv1.Router{RttUs: micros(each.RTT)}
 		if each.Address.IsValid() {
 			router.Address = each.Address.String()

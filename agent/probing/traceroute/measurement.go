@@ -25,15 +25,15 @@ const (
 	synFrom    = (echoCount-1)*echoEvery + patience
 )
 
-// To is a destination to measure.
-type To struct {
+// Target is a destination to measure.
+type Target struct {
 	Address netip.Addr
 	Port    uint16 // for TCP SYNs if no echo is answered; 0: no SYNs
 	Routers bool   // whether to find the routers on the path
 }
 
-// Way is the result for one destination: its round trip, and the routers on the path.
-type Way struct {
+// Distance is the result for one destination: its round trip, and the routers on the path.
+type Distance struct {
 	Reason     string        // why RTT is unknown, or ""
 	RTT        time.Duration // minimum; 0: unknown
 	Sent, Lost int
@@ -75,7 +75,7 @@ const (
 
 // measurement is the running measurement of one destination. The caller passes the time and does all I/O.
 type measurement struct {
-	to              To
+	to              Target
 	probes          []probe             // indexed by the probe's number
 	order           []int               // probe numbers by due time
 	upto            int                 // index into order: earlier probes were sent or skipped
@@ -85,7 +85,7 @@ type measurement struct {
 }
 
 // newMeasurement schedules all probes from a start time.
-func newMeasurement(to To, began time.Duration) *measurement {
+func newMeasurement(to Target, began time.Duration) *measurement {
 	m := &measurement{to: to, end: maxHops + 1}
 	add := func(k kind, hops int, after time.Duration) {
 		m.probes = append(m.probes, probe{kind: k, hops: hops, due: began + after})
@@ -192,7 +192,7 @@ func (m *measurement) over(now time.Duration) bool {
 }
 
 // found returns the result.
-func (m *measurement) found() Way {
+func (m *measurement) found() Distance {
 	measurement := m.counted(echo)
 	if measurement.RTT == 0 && m.to.Port != 0 {
 		if by := m.counted(tcpSYN); by.RTT != 0 {
@@ -214,7 +214,7 @@ func (m *measurement) found() Way {
 	return measurement
 }
 
-func (m *measurement) counted(of kind) (measurement Way) {
+func (m *measurement) counted(of kind) (measurement Distance) {
 	for _, p := range m.probes {
 		switch {
 		case p.kind != of || p.sent == 0:

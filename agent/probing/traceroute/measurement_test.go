@@ -21,7 +21,7 @@ type network struct {
 }
 
 // run measures a destination on a simulated clock with steps of 1 ms. It returns the result and the simulated duration.
-func (n *network) run(t *testing.T, to To) (Way, time.Duration) {
+func (n *network) run(t *testing.T, to Target) (Distance, time.Duration) {
 	t.Helper()
 	type answer struct {
 		at     time.Duration
@@ -74,7 +74,7 @@ func (n *network) reaches(p probe) (hops int, word verdict, answers bool) {
 }
 
 func TestStateSendsOnlyInformativeProbes(t *testing.T) {
-	far := To{Address: netip.MustParseAddr("10.0.9.9"), Port: 443, Routers: true}
+	far := Target{Address: netip.MustParseAddr("10.0.9.9"), Port: 443, Routers: true}
 	const quick, all = 300 * time.Millisecond, 2800 * time.Millisecond
 	for what, c := range map[string]struct {
 		network

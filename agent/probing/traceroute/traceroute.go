@@ -38,9 +38,9 @@ type trace struct {
 	syns    []synProbe
 }
 
-// Walk measures all destinations. It returns when no more answers can come, or when the context ends. A few
+// Measure measures all destinations. It returns when no more answers can come, or when the context ends. A few
 // destinations take 3 s.
-func Walk(ctx context.Context, within func(func() error) error, to []To) []Way {
+func Measure(ctx context.Context, within func(func() error) error, to []Target) []Distance {
 	w := &tracer{within: within, now: clock.Monotonic}
 	defer w.close()
 	w.begin(to)
@@ -48,14 +48,14 @@ func Walk(ctx context.Context, within func(func() error) error, to []To) []Way {
 		w.hear(w.await())
 		w.send()
 	}
-	var ways []Way
+	var distances []Distance
 	for _, each := range w.traces {
-		ways = append(ways, each.found())
+		distances = append(distances, each.found())
 	}
-	return ways
+	return distances
 }
 
-func (w *tracer) begin(to []To) {
+func (w *tracer) begin(to []Target) {
 	began := w.now()
 	for _, each := range to {
 		l := &trace{measurement: newMeasurement(each, began)}
@@ -159,10 +159,10 @@ func (w *tracer) put(l *trace, number int) error {
 }
 
 // found reports a local failure if that explains why nothing was measured.
-func (l *trace) found() Way {
+func (l *trace) found() Distance {
 	measurement := l.measurement.found()
 	if measurement.Reason != "" && l.failure != nil && !errors.Is(l.failure, unix.EHOSTUNREACH) {
-		return Way{Reason: "cannot send packets there: " + l.failure.Error()}
+		return Distance{Reason: "cannot send packets there: " + l.failure.Error()}
 	}
 	return measurement
 }

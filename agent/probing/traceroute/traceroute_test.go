@@ -54,13 +54,13 @@ func chain(t *testing.T, length int) []*lab.Host {
 	return hosts
 }
 
-func to(address string, port uint16) To {
-	return To{Address: netip.MustParseAddr(address), Port: port, Routers: true}
+func to(address string, port uint16) Target {
+	return Target{Address: netip.MustParseAddr(address), Port: port, Routers: true}
 }
 
-func routers(way Way) string {
+func routers(distance Distance) string {
 	var all []string
-	for _, each := range way.Routers {
+	for _, each := range distance.Routers {
 		all = append(all, each.Address.String())
 	}
 	return strings.Join(all, " ")
@@ -79,12 +79,12 @@ func TestTraceFindsRoundTripsAndRouters(t *testing.T) {
 	for who, groups := range map[string]string{"who may send raw packets": "1 0", "everybody": "0 2147483647"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			walks(t, groups)
+			measures(t, groups)
 		})
 	}
 }
 
-func walks(t *testing.T, groups string) {
+func measures(t *testing.T, groups string) {
 	hosts := chain(t, 5)
 	hosts[0].Sysctl("ipv4/ping_group_range", groups)
 	silence(hosts[2], "output", "icmp type time-exceeded", "icmpv6 type time-exceeded")
@@ -95,7 +95,7 @@ func walks(t *testing.T, groups string) {
 	silence(last, "input", "ip daddr 10.0.4.3 icmp type echo-request", "ip6 daddr fd04::3 icmpv6 type echo-request",
 		"ip daddr 10.0.4.4")
 	listens(t, last, "10.0.4.3:443")
-	reached := map[To]string{
+	reached := map[Target]string{
 		to("10.0.4.2", 0):                          "10.0.1.2 invalid IP 10.0.3.2",
 		to("fd04::2", 0):                           "fd01::2 invalid IP fd03::2",
 		to("10.0.4.3", 443):                        "10.0.1.2 invalid IP 10.0.3.2", // by TCP only
@@ -103,24 +103,24 @@ func walks(t *testing.T, groups string) {
 		to("10.0.1.2", 0):                          "",
 		{Address: netip.MustParseAddr("10.0.2.2")}: "", // no routers requested
 	}
-	lost := map[To]string{
+	lost := map[Target]string{
 		to("10.0.4.4", 443): "10.0.4.4 does not answer pings or TCP SYNs at port 443",
 		to("45.0.0.1", 443): "cannot send packets there: network is unreachable",
 	}
 	all := slices.Concat(slices.Collect(maps.Keys(reached)), slices.Collect(maps.Keys(lost)))
 	late := time.Now().Add(time.Minute)
-	for wrong := []string{"not walked yet"}; len(wrong) > 0; { // retry, because a stalled machine answers too late
+	for wrong := []string{"not measured yet"}; len(wrong) > 0; { // retry, because a stalled machine answers too late
 		if time.Now().After(late) {
 			t.Fatal(strings.Join(wrong, "\n"))
 		}
 		wrong = nil
-		for n, way := range Walk(context.Background(), hosts[0].Try, all) {
+		for n, distance := range Measure(context.Background(), hosts[0].Try, all) {
 			if reason, is := lost[all[n]]; is {
-				if way.Reason != reason || way.RTT != 0 || way.Lost != way.Sent {
-					wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected %q", all[n], way, reason))
+				if distance.Reason != reason || distance.RTT != 0 || distance.Lost != distance.Sent {
+					wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected %q", all[n], distance, reason))
 				}
-			} else if want := reached[all[n]]; way.Reason != "" || way.RTT == 0 || way.RTT > patience || routers(way) != want {
-				wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected the routers %q", all[n], way, want))
+			} else if want := reached[all[n]]; distance.Reason != "" || distance.RTT == 0 || distance.RTT > patience || routers(distance) != want {
+				wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected the routers %q", all[n], distance, want))
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func TestOrderRunsOneTraceAtATime(t *testing.T) {
 		defer close(ended)
 		executor.Run(ctx)
 	}()
-	order := &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.2", Routers: true}}}
+	order := &agentv1.MeasureDistances{Targets: []*agentv1.DistanceTarget{{Address: "10.0.2.2", Routers: true}}}
 	for id := uint64(1); id <= 2; id++ {
 		if said, err := executor.Order(id, order); err != nil {
 			t.Fatalf("%q, %v", said, err)
@@ -152,32 +152,32 @@ func TestOrderRunsOneTraceAtATime(t *testing.T) {
 		if said, err := executor.Order(99, order); err == nil || !strings.Contains(err.Error(), "one at a time") {
 			t.Fatalf("%q, %v: expected a refusal while another traceroute is running", said, err)
 		}
-		walked := <-executor.Walked()
-		way := walked.GetWays()[0]
-		if walked.GetDirective() != id || way.GetAddress() != "10.0.2.2" || way.GetReason() != "" || way.GetRttUs() == 0 ||
-			way.GetSent() != echoCount || len(way.GetRouters()) != 1 || way.GetRouters()[0].GetAddress() != "10.0.1.2" {
-			t.Fatalf("%v", walked)
+		measured := <-executor.DistancesMeasured()
+		distance := measured.GetDistances()[0]
+		if measured.GetDirective() != id || distance.GetAddress() != "10.0.2.2" || distance.GetReason() != "" || distance.GetRttUs() == 0 ||
+			distance.GetSent() != echoCount || len(distance.GetRouters()) != 1 || distance.GetRouters()[0].GetAddress() != "10.0.1.2" {
+			t.Fatalf("%v", measured)
 		}
 	}
-	for words, bad := range map[string]*agentv1.Walk{
+	for words, bad := range map[string]*agentv1.MeasureDistances{
 		"0 destinations, expected 1 to 64":   {},
-		"65 destinations":                    {To: make([]*agentv1.WalkTo, 65)},
-		`address "a.example"`:                {To: []*agentv1.WalkTo{{Address: "a.example"}}},
-		`address "ff02::1"`:                  {To: []*agentv1.WalkTo{{Address: "ff02::1"}}},
-		`address "fe80::1%eth0"`:             {To: []*agentv1.WalkTo{{Address: "fe80::1%eth0"}}},
-		"is listed twice":                    {To: []*agentv1.WalkTo{{Address: "10.0.2.2"}, {Address: "::ffff:10.0.2.2"}}},
-		"port 65536, expected at most 65535": {To: []*agentv1.WalkTo{{Address: "10.0.2.2", Port: 65536}}},
+		"65 destinations":                    {Targets: make([]*agentv1.DistanceTarget, 65)},
+		`address "a.example"`:                {Targets: []*agentv1.DistanceTarget{{Address: "a.example"}}},
+		`address "ff02::1"`:                  {Targets: []*agentv1.DistanceTarget{{Address: "ff02::1"}}},
+		`address "fe80::1%eth0"`:             {Targets: []*agentv1.DistanceTarget{{Address: "fe80::1%eth0"}}},
+		"is listed twice":                    {Targets: []*agentv1.DistanceTarget{{Address: "10.0.2.2"}, {Address: "::ffff:10.0.2.2"}}},
+		"port 65536, expected at most 65535": {Targets: []*agentv1.DistanceTarget{{Address: "10.0.2.2", Port: 65536}}},
 	} {
 		if said, err := executor.Order(3, bad); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q, %v: expected a refusal with %q", said, err, words)
 		}
 	}
-	if _, err := executor.Order(4, &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.9", Port: 443}}}); err != nil {
+	if _, err := executor.Order(4, &agentv1.MeasureDistances{Targets: []*agentv1.DistanceTarget{{Address: "10.0.2.9", Port: 443}}}); err != nil {
 		t.Fatal(err)
 	}
 	end()
 	<-ended
 	if _, err := executor.Order(5, order); err == nil {
-		t.Fatal("a walk begins while the agent ends")
+		t.Fatal("a measurement began on an ending agent")
 	}
 }

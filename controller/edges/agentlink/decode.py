@@ -117,11 +117,11 @@ def tunnelling(one: pb.Tunnelling) -> Tunnelling:
                 name=checked_text(end.name),
                 reason=checked_text(end.reason),
                 peer=checked_text(end.peer),
-                heard_ms=end.heard_ms if end.HasField("heard_ms") else None,
+                since_packet_ms=end.since_packet_ms if end.HasField("since_packet_ms") else None,
                 rtt_us=end.rtt_us,
                 mtu_bytes=end.mtu_bytes,
                 moves=end.moves,
-                strangers=end.strangers,
+                unauthenticated=end.unauthenticated,
             )
             for end in one.ends
         ),
@@ -135,7 +135,7 @@ def capping(one: pb.Capping, role: Role) -> Capping:
     if len(one.passing) > most or len(one.missing) > MOST_PORTS:
         raise breach(f"reported more than {most} connections through a {role}, or {MOST_PORTS} ports")
     return Capping(
-        checked_text(one.hand), one.held, _missing(one.missing), tuple(_passing(each) for each in one.passing)
+        checked_text(one.method), one.held_sockets, _missing(one.missing), tuple(_passing(each) for each in one.passing)
     )
 
 
@@ -168,7 +168,9 @@ TRANSPORTS = ("udp", "udp6")
 
 
 def answering(one: pb.Answering) -> Answering:
-    return Answering(checked_text(one.reason), one.probes, one.health_packets, one.strangers, one.replays, one.too_many)
+    return Answering(
+        checked_text(one.reason), one.probes, one.health_packets, one.unauthenticated, one.replays, one.too_many
+    )
 
 
 def health(paths: Sequence[pb.PathHealth]) -> tuple[PathHealth, ...]:
@@ -222,8 +224,8 @@ def _check(name: str, one: pb.PathHealth | pb.HealthWindow) -> None:
         raise breach(f"reported {lost} for {name}: expected no part larger than the whole")
 
 
-def probed(session: int, word: pb.Probed) -> ProbeReport:
-    columns = (word.trains, word.lengths, word.sent_ns, word.received_ns, word.answered_ns, word.heard_ns)
+def probe_report(session: int, word: pb.ProbeReport) -> ProbeReport:
+    columns = (word.trains, word.lengths, word.sent_ns, word.received_ns, word.answered_ns, word.returned_ns)
     if any(len(column) != len(word.trains) for column in columns):
         counts = ", ".join(str(len(column)) for column in columns)
         raise breach(f"reported {counts} values of a probe's packets: expected the same number of each kind")
@@ -257,12 +259,12 @@ def _packets(columns: Sequence[Sequence[int]]) -> Iterator[ProbePacket]:
 
 MOST_TERMINALS = 250
 MOST_PENDING = 64
-MOST_WAYS = 64
+MOST_DISTANCES = 64
 MOST_ROUTERS = 30
 LONGEST_RTT_US = 60_000_000  # longer than an agent waits
 
 
-def relay_report(one: pb.Relaying) -> RelayReport:
+def relay_report(one: pb.RelayReport) -> RelayReport:
     return RelayReport(
         reason=checked_text(one.reason),
         draining=one.draining,
@@ -271,7 +273,7 @@ def relay_report(one: pb.Relaying) -> RelayReport:
         carried=one.carried,
         refused=one.refused,
         failed=one.failed,
-        strangers=one.strangers,
+        unauthenticated=one.unauthenticated,
         bytes_up=one.bytes_up,
         bytes_down=one.bytes_down,
         overhead_us=one.overhead_us,
@@ -280,11 +282,11 @@ def relay_report(one: pb.Relaying) -> RelayReport:
     )
 
 
-def interception_report(one: pb.Taking) -> InterceptionReport:
+def interception_report(one: pb.InterceptionReport) -> InterceptionReport:
     for items, most, what in (
         (one.relays, MOST_RELAYS, "relays"),
         (one.terminals, MOST_TERMINALS, "intercepted terminals"),
-        (one.sought, MOST_PENDING, "wanted destinations"),
+        (one.pending, MOST_PENDING, "wanted destinations"),
     ):
         if len(items) > most:
             raise breach(f"reported {len(items)} {what}: expected at most {most}")
@@ -311,7 +313,7 @@ def interception_report(one: pb.Taking) -> InterceptionReport:
             for terminal in one.terminals
         ),
         pending=tuple(
-            found for each in one.sought if (found := _pending_destination(each.prefix, each.address, each.port))
+            found for each in one.pending if (found := _pending_destination(each.prefix, each.address, each.port))
         ),
     )
 
@@ -333,13 +335,13 @@ def _pending_destination(prefix: str, address: str, port: int) -> PendingDestina
     return PendingDestination(str(network), str(found), port) if found.is_global and not found.is_multicast else None
 
 
-def walked(session: int, word: pb.Walked) -> DistancesMeasured:
-    if len(word.ways) > MOST_WAYS:
-        raise breach(f"probed {len(word.ways)} addresses: expected at most {MOST_WAYS}")
-    return DistancesMeasured(session, word.directive, tuple(map(_way, word.ways)))
+def distances_measured(session: int, word: pb.DistancesMeasured) -> DistancesMeasured:
+    if len(word.distances) > MOST_DISTANCES:
+        raise breach(f"probed {len(word.distances)} addresses: expected at most {MOST_DISTANCES}")
+    return DistancesMeasured(session, word.directive, tuple(map(_distance, word.distances)))
 
 
-def _way(one: pb.Way) -> Distance:
+def _distance(one: pb.Distance) -> Distance:
     if len(one.routers) > MOST_ROUTERS:
         raise breach(f"reported {len(one.routers)} routers on one path: expected at most {MOST_ROUTERS}")
     routers = tuple(Router(canonical_address(router.address), _rtt_us(router.rtt_us)) for router in one.routers)
@@ -374,7 +376,7 @@ def message(raw: bytes) -> pb.FromAgent:
         word = pb.FromAgent.FromString(raw)
     except DecodeError:
         raise breach(f"sent {len(raw)} bytes that do not decode as FromAgent of api/agent.proto") from None
-    if word.WhichOneof("word") is None:
+    if word.WhichOneof("payload") is None:
         raise breach("sent a message without any content that protocol 1 defines")
     return word
 
@@ -433,8 +435,8 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
         capping=capping(report.capping, role) if report.HasField("capping") else None,
         answering=answering(report.answering) if report.HasField("answering") else None,
         health=health(report.health),
-        relaying=relay_report(report.relaying) if report.HasField("relaying") else None,
-        taking=interception_report(report.taking) if report.HasField("taking") else None,
+        relay=relay_report(report.relay) if report.HasField("relay") else None,
+        interception=interception_report(report.interception) if report.HasField("interception") else None,
         cut=_is_cut(report.connections, connections),
     )
 
@@ -457,17 +459,17 @@ def resulted(session: int, result: pb.Result) -> Resulted:
         session,
         result.directive,
         result.done,
-        checked_text(result.said, LONGEST_ACCOUNT),
+        checked_text(result.answer, LONGEST_ACCOUNT),
         result.connections,
         result.took_us,
     )
 
 
-def fired(session: int, word: pb.Fired) -> FailoverFired:
+def fired(session: int, word: pb.FailoverFired) -> FailoverFired:
     return FailoverFired(
         session,
         checked_text(word.name),
-        checked_text(word.said, LONGEST_ACCOUNT),
+        checked_text(word.answer, LONGEST_ACCOUNT),
         word.stalled_ms,
         word.connections,
         word.monotonic_us,

@@ -16,16 +16,16 @@ from controller.protocol.orders import (
     Eliminate,
     HealthPath,
     HealthProbes,
+    Intercept,
     InterceptedTerminal,
     InterceptRelay,
     MeasureDistances,
-    MeasuredWay,
-    Onward,
+    PortForward,
     Prefer,
     Probe,
+    ProbeRoute,
     Relay,
     ReportEvery,
-    Take,
     TunnelOrder,
     Tunnels,
 )
@@ -38,8 +38,8 @@ def welcome(hello: pb.Hello, interval_ms: int) -> pb.FromController:
     return pb.FromController(welcome=pb.Welcome(protocol=protocol, report_interval_ms=interval_ms))
 
 
-def taken(sequence: int) -> pb.FromController:
-    return pb.FromController(taken=pb.Taken(sequence=sequence))
+def ack(sequence: int) -> pb.FromController:
+    return pb.FromController(ack=pb.ReportAck(sequence=sequence))
 
 
 def directive(number: int, order: Directive) -> pb.FromController:
@@ -76,14 +76,16 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.probe.CopyFrom(_probe(order))
         case Relay():
             word.relay.CopyFrom(_relay(order))
-        case Take():
-            word.take.CopyFrom(_take(order))
+        case Intercept():
+            word.intercept.CopyFrom(_intercept(order))
         case Choices(choices):
             word.choices.choices.extend(
                 pb.RelayChoice(prefix=one.prefix, relays=one.relays, together=one.together) for one in choices
             )
-        case MeasureDistances(to):
-            word.walk.to.extend(pb.WalkTo(address=one.address, port=one.port, routers=one.routers) for one in to)
+        case MeasureDistances(targets):
+            word.measure_distances.targets.extend(
+                pb.DistanceTarget(address=one.address, port=one.port, routers=one.routers) for one in targets
+            )
     return pb.FromController(directive=word)
 
 
@@ -125,14 +127,19 @@ def _session(one: AnswerSession) -> pb.AnswerSession:
 
 def _path(one: HealthPath) -> pb.HealthPath:
     return pb.HealthPath(
-        name=one.name, way=_way(one.way), port=one.port, number=one.number, key=one.key, pause_ms=one.pause_ms
+        name=one.name,
+        route=_probe_route(one.route),
+        port=one.port,
+        number=one.number,
+        key=one.key,
+        pause_ms=one.pause_ms,
     )
 
 
 def _probe(one: Probe) -> pb.Probe:
     return pb.Probe(
         name=one.name,
-        way=_way(one.way),
+        route=_probe_route(one.route),
         port=one.port,
         key=one.key,
         down=one.down,
@@ -146,48 +153,48 @@ def _probe(one: Probe) -> pb.Probe:
     )
 
 
-def _way(one: MeasuredWay) -> pb.MeasuredWay:
-    return pb.MeasuredWay(device=one.device or "", local=one.local or "", remote=one.remote)
+def _probe_route(one: ProbeRoute) -> pb.ProbeRoute:
+    return pb.ProbeRoute(device=one.device or "", local=one.local or "", remote=one.remote)
 
 
 def _relay(one: Relay) -> pb.Relay:
     return pb.Relay(
         port=one.port,
         certificate=one.certificate,
-        gateways=(pb.Guest(name=each.name, certificate_sha256=each.certificate_sha256) for each in one.gateways),
+        gateways=(pb.RelayClient(name=each.name, certificate_sha256=each.certificate_sha256) for each in one.gateways),
         allowed=(pb.PortRange(first=each.first, last=each.last) for each in one.allowed),
         congestion=one.congestion or "",
         draining=one.draining,
-        onward=map(_onward, one.onward),
+        onward=map(_port_forward, one.onward),
     )
 
 
-def _onward(one: Onward) -> pb.Onward:
-    return pb.Onward(port=one.port, address=one.address, other_port=one.other_port)
+def _port_forward(one: PortForward) -> pb.PortForward:
+    return pb.PortForward(port=one.port, address=one.address, other_port=one.other_port)
 
 
-def _take(one: Take) -> pb.Take:
-    return pb.Take(
+def _intercept(one: Intercept) -> pb.Intercept:
+    return pb.Intercept(
         port=one.port,
-        terminals=map(_taken, one.terminals),
-        uplinks=(pb.RelayingUplink(name=each.name, port=each.port, gateways=each.gateways) for each in one.uplinks),
-        relays=map(_taking_relay, one.relays),
+        terminals=map(_intercepted_terminal, one.terminals),
+        uplinks=(pb.InterceptUplink(name=each.name, port=each.port, gateways=each.gateways) for each in one.uplinks),
+        relays=map(_intercept_relay, one.relays),
         block=one.block,
         **{"except": one.left_alone},
     )
 
 
-def _taken(one: InterceptedTerminal) -> pb.TakenTerminal:
+def _intercepted_terminal(one: InterceptedTerminal) -> pb.InterceptedTerminal:
     locals_ = (pb.LocalAddress(uplink=each.uplink, addresses=each.addresses) for each in one.locals)
-    return pb.TakenTerminal(name=one.name, addresses=one.addresses, locals=locals_)
+    return pb.InterceptedTerminal(name=one.name, addresses=one.addresses, locals=locals_)
 
 
-def _taking_relay(one: InterceptRelay) -> pb.TakingRelay:
-    return pb.TakingRelay(
+def _intercept_relay(one: InterceptRelay) -> pb.InterceptRelay:
+    return pb.InterceptRelay(
         name=one.name,
         address=one.address,
         port=one.port,
         draining=one.draining,
-        onward=map(_onward, one.onward),
+        onward=map(_port_forward, one.onward),
         key_sha256=one.key_sha256,
     )

@@ -45,7 +45,10 @@ LONG_BYTES = 1 << 14  # some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: a malicious message of 4 MB takes 300 MB to decode
 BROKE_OFF = "the connection broke off"
-RESULT_MESSAGES = {"probe": "probed", "walk": "walked"}  # orders whose outcome has its own message type
+RESULT_MESSAGES = {
+    "probe": "probe_report",
+    "measure_distances": "distances_measured",
+}  # orders whose outcome has its own message type
 QUESTION = 0  # directive for a sign of life; the core's are higher
 
 
@@ -68,11 +71,11 @@ class AgentSession:
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
         self._saying: asyncio.Future[None] | None = None
-        self._untaken: int | None = None
+        self._unacknowledged: int | None = None
         self._unanswered: set[int] = set()
         self._unreported: dict[str, set[int]] = {did: set() for did in RESULT_MESSAGES.values()}  # without an outcome
         self._interval_ms = FIRST_INTERVAL_MS
-        self._next_taken_at = 0.0
+        self._next_ack_at = 0.0
         self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
 
     @property
@@ -182,7 +185,7 @@ class AgentSession:
             self._received_at = asyncio.get_running_loop().time()
             self._received.set()
             self._received = asyncio.Event()
-            match word.WhichOneof("word"):
+            match word.WhichOneof("payload"):
                 case "report":
                     await self._take(word.report, role)
                 case "result":
@@ -190,14 +193,14 @@ class AgentSession:
                 case "fired":
                     await self._fired.turn()
                     await self._tell(decode.fired(self.number, word.fired))
-                case "probed":
-                    self._tells("probed", word.probed.directive)
+                case "probe_report":
+                    self._tells("probe_report", word.probe_report.directive)
                     await self._tell(
-                        await _in_its_turn(word.ByteSize(), lambda: decode.probed(self.number, word.probed))
+                        await _in_its_turn(word.ByteSize(), lambda: decode.probe_report(self.number, word.probe_report))
                     )
-                case "walked":
-                    self._tells("walked", word.walked.directive)
-                    await self._tell(decode.walked(self.number, word.walked))
+                case "distances_measured":
+                    self._tells("distances_measured", word.distances_measured.directive)
+                    await self._tell(decode.distances_measured(self.number, word.distances_measured))
                 case _:
                     raise Refused(Reason.SPEECH, "sent a second hello")
         # gRPC may report a broken connection as an ended stream first.
@@ -208,27 +211,28 @@ class AgentSession:
         return await _in_its_turn(len(raw), lambda: decode.message(raw)) if isinstance(raw, bytes) else None
 
     async def _take(self, report: pb.Report, role: Role) -> None:
-        if self._untaken is not None:
+        if self._unacknowledged is not None:
             raise Refused(
                 Reason.SPEECH,
-                f"sent report {report.sequence} before report {self._untaken} was confirmed: expected one at a time",
+                f"sent report {report.sequence} before report {self._unacknowledged} was confirmed: "
+                "expected one at a time",
             )
-        self._untaken = report.sequence
+        self._unacknowledged = report.sequence
         size_bytes = report.ByteSize()
         event = await _in_its_turn(size_bytes, lambda: decode.reported(self.number, role, report))
-        self._post(event, partial(self._taken, SOONEST if size_bytes < LONG_BYTES else SOONEST_AFTER_LONG))
+        self._post(event, partial(self._acknowledge, SOONEST if size_bytes < LONG_BYTES else SOONEST_AFTER_LONG))
 
-    def _taken(self, soonest: float) -> None:
+    def _acknowledge(self, soonest: float) -> None:
         """Confirm a report, but not too early. Only agents above their interval are slowed."""
         loop = asyncio.get_running_loop()
-        at = max(self._next_taken_at, loop.time())
-        self._next_taken_at = at + soonest * self._interval_ms / 1000
-        loop.call_at(at, self._say_taken)
+        at = max(self._next_ack_at, loop.time())
+        self._next_ack_at = at + soonest * self._interval_ms / 1000
+        loop.call_at(at, self._send_ack)
 
-    def _say_taken(self) -> None:
-        assert self._untaken is not None
-        sequence, self._untaken = self._untaken, None
-        self._say(encode.taken(sequence))
+    def _send_ack(self) -> None:
+        assert self._unacknowledged is not None
+        sequence, self._unacknowledged = self._unacknowledged, None
+        self._say(encode.ack(sequence))
 
     async def _answered(self, result: pb.Result) -> None:
         if result.directive not in self._unanswered:
@@ -245,7 +249,7 @@ class AgentSession:
     def _tells(self, did: str, directive: int) -> None:
         """Refuse an outcome without a directive, or a second one."""
         if directive not in self._unreported[did]:
-            what = f"{did} by directive {directive}"
+            what = f"sent {did} of directive {directive}"
             raise Refused(Reason.SPEECH, f"{what}, which was not sent or is already reported")
         self._unreported[did].remove(directive)
 

@@ -47,7 +47,9 @@ OF_A_RELAY = (
     RelayMetric("carried", "bicast_relay_carried", "Connections that the relay has carried"),
     RelayMetric("refused", "bicast_relay_refused", "Requests that the relay refused"),
     RelayMetric("failed", "bicast_relay_failed", "Requests for destinations that did not answer"),
-    RelayMetric("strangers", "bicast_relay_unauthenticated", "Connections refused for lack of a valid certificate"),
+    RelayMetric(
+        "unauthenticated", "bicast_relay_unauthenticated", "Connections refused for lack of a valid certificate"
+    ),
     RelayMetric("bytes_up", "bicast_relay_bytes_up", "Bytes to servers"),
     RelayMetric("bytes_down", "bicast_relay_bytes_down", "Bytes from servers"),
     RelayMetric("overhead_us", "bicast_relay_overhead_seconds", "Delay that the relay adds", counts=False, unit=1e6),
@@ -257,7 +259,7 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     rtt = GaugeMetricFamily("bicast_tunnel_rtt_seconds", "Round trip of the last answered tunnel probe", labels=labels)
     mtu = GaugeMetricFamily("bicast_tunnel_mtu_bytes", "Longest IP packet that passes the tunnel", labels=labels)
     moves = CounterMetricFamily("bicast_tunnel_moves", "Changes of the other end's outer address", labels=labels)
-    strangers = CounterMetricFamily(
+    unauthenticated = CounterMetricFamily(
         "bicast_tunnel_unauthenticated", "Packets from unauthenticated senders, dropped", labels=labels
     )
     for at, tunnel in (([one.name, each.name], each.tunnel) for one in gateways for each in one.uplinks if each.tunnel):
@@ -267,8 +269,8 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
             rtt.add_metric(at, end.rtt_us / 1e6)
             mtu.add_metric(at, end.mtu_bytes)
             moves.add_metric(at, end.moves)
-            strangers.add_metric(at, end.strangers)
-    yield from (up, rtt, mtu, moves, strangers)
+            unauthenticated.add_metric(at, end.unauthenticated)
+    yield from (up, rtt, mtu, moves, unauthenticated)
 
 
 def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:

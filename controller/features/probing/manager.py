@@ -77,7 +77,7 @@ class ProbingManager:
         self._meetings.keep(self._paths)
         headings = {(at, down) for at in self._paths for down in DIRECTIONS}
         self._turns.keep(headings)
-        others = {at for at, path in before.items() if at in self._paths and self._paths[at].way != path.way}
+        others = {at for at, path in before.items() if at in self._paths and self._paths[at].route != path.route}
         self.pages = {
             heading: path_record.of_another_way(page) if heading[0] in others else page
             for heading, page in self.pages.items()
@@ -129,7 +129,7 @@ class ProbingManager:
         turn = self._turns.end(event.directive)
         if turn is None or turn.heading not in self._headings():
             return
-        if self._paths[turn.path.at].way != turn.path.way:
+        if self._paths[turn.path.at].route != turn.path.route:
             self._failed(turn, "gateway.yaml changed the path during the probe")
             return
         if not event.packets:

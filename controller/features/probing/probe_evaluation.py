@@ -23,7 +23,7 @@ from controller.protocol.reports import ProbePacket
 HEADERS_BYTES = {"udp": 42, "udp6": 62}  # of Ethernet, IP and UDP
 ETHERNET_BYTES = 14
 LOST_FOR_THEIR_LENGTH = 3  # packets; fewer may be chance
-FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "heard_ns")
+FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "returned_ns")
 TIMES = FIELDS[2:]
 LONGEST_BYTES = 65_507
 LATEST_NS = 1 << 63
@@ -93,7 +93,7 @@ def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) ->
 
 def _since(origin_ns: int, packet: ProbePacket) -> Iterator[float]:
     """Yield times relative to the origin: nanoseconds since 1970 do not fit into a double."""
-    for at in (packet.sent_ns, packet.received_ns, packet.answered_ns, packet.heard_ns):
+    for at in (packet.sent_ns, packet.received_ns, packet.answered_ns, packet.returned_ns):
         yield math.nan if at is None else (at - origin_ns) / 1e9
 
 

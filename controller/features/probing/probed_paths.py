@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from controller.model.config import Config, Site
 from controller.model.uplink import Uplink
 from controller.policy.bandwidth.rates import KEPT_S
-from controller.protocol.orders import MeasuredWay
+from controller.protocol.orders import ProbeRoute
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
 
@@ -76,7 +76,7 @@ class ProbedPath:
     uplink: str  # or TERMINAL@ACCESS_POINT, which no uplink can be named
     near: str  # sites or a terminal, and the agents of that name
     far: str
-    way: MeasuredWay
+    route: ProbeRoute
     number: int  # of its session; unique among paths with the same end
     budget_bytes_per_day: int | None  # of a metered uplink
     access_point: str | None = None  # None: the near end is a site
@@ -156,7 +156,7 @@ def _over_air(site: Site) -> Iterator[ProbedPath | Unmeasured]:
     for number, terminal in enumerate(sorted(there, key=lambda each: each.name), FIRST_OVER_AIR):
         air = terminal.access_point
         assert air is not None
-        name, way = f"{terminal.name}@{air}", MeasuredWay(None, None, str(reached[air]))
+        name, way = f"{terminal.name}@{air}", ProbeRoute(None, None, str(reached[air]))
         if number < FIRST_OVER_AIR + MOST_OVER_AIR:
             yield ProbedPath(site.name, name, terminal.name, site.name, way, number, None, air)
         else:
@@ -164,10 +164,10 @@ def _over_air(site: Site) -> Iterator[ProbedPath | Unmeasured]:
             yield Unmeasured(site.name, name, terminal.name, site.name, reason)
 
 
-def _way(uplink: Uplink) -> MeasuredWay | None:
+def _way(uplink: Uplink) -> ProbeRoute | None:
     """Return the way if this end starts the measurement."""
     if uplink.tunnel is not None and uplink.tunnel.remote is not None:
-        return MeasuredWay(uplink.tunnel.device, None, str(uplink.tunnel.remote))
+        return ProbeRoute(uplink.tunnel.device, None, str(uplink.tunnel.remote))
     if uplink.measure is not None:
-        return MeasuredWay(None, str(uplink.measure.local), str(uplink.measure.remote))
+        return ProbeRoute(None, str(uplink.measure.local), str(uplink.measure.remote))
     return None

@@ -69,7 +69,7 @@ class ProbePlan:
     def order(self, path: ProbedPath, down: bool, meeting: int) -> Probe:
         return Probe(
             name=path.uplink,
-            way=path.way,
+            route=path.route,
             port=path.probe_port,
             down=down,
             shortest_bytes=self.shortest,

@@ -146,4 +146,4 @@ def _path(met: Meeting) -> HealthPath:
     path = met.path
     spared = path.budget_bytes_per_day is not None or path.access_point is not None
     pause_ms = PAUSE_SPARED_MS if spared else PAUSE_WATCHED_MS if met.watched else PAUSE_MS
-    return HealthPath(path.uplink, path.way, HEALTH_PORT, path.number, pause_ms, met.number)
+    return HealthPath(path.uplink, path.route, HEALTH_PORT, path.number, pause_ms, met.number)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from controller.agents.order_slot import OrderSlot
-from controller.protocol.orders import Choices, Direct, DistanceTarget, MeasureDistances, Relay, Take, Tickets
+from controller.protocol.orders import Choices, Direct, DistanceTarget, Intercept, MeasureDistances, Relay, Tickets
 from controller.protocol.reports import (
+    INTERCEPTS,
+    MEASURES_DISTANCES,
     RELAYS,
-    TAKES,
-    WALKS,
     AgentOpened,
     Distance,
     DistancesMeasured,
@@ -40,7 +40,9 @@ class DistanceProber:
 
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        reasons = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
+        reasons = [
+            one.reason if not one.available else None for one in event.capabilities if one.name == MEASURES_DISTANCES
+        ]
         self.unable: str | None = (
             reasons[0] if reasons else ("its version cannot probe round trips; install the version of this controller")
         )  # the reason
@@ -73,7 +75,7 @@ class DistanceProber:
     def on_distances(self, event: DistancesMeasured) -> tuple[Distance, ...]:
         if self._underway is None or event.directive != self._underway.directive:
             return ()
-        return self._ended(event.ways, f"the agent {self.name} reported nothing about it")
+        return self._ended(event.distances, f"the agent {self.name} reported nothing about it")
 
     def late(self, now: float) -> tuple[Distance, ...]:
         if self._underway is None or now <= self._underway.until:
@@ -95,7 +97,7 @@ class DistanceProber:
         return tuple(found.get(to.address, Distance(to.address, otherwise, 0, ())) for to in targets)
 
 
-Order = TypeVar("Order", Relay, Take, Choices)
+Order = TypeVar("Order", Relay, Intercept, Choices)
 
 
 class RelayClientAgent:
@@ -104,10 +106,10 @@ class RelayClientAgent:
         self.prober = DistanceProber(event)
         self.last_report: InterceptionReport | None = None
         self.relays: dict[str, RelayReached] = {}  # in the last report
-        self.take = OrderSlot[Take](event, TAKES)
-        self._choices = OrderSlot[Choices](event, TAKES)
+        self.take = OrderSlot[Intercept](event, INTERCEPTS)
+        self._choices = OrderSlot[Choices](event, INTERCEPTS)
 
-    def tell(self, take: Take, choices: Choices, tickets: Tickets, now: float) -> Iterator[Direct]:
+    def tell(self, take: Intercept, choices: Choices, tickets: Tickets, now: float) -> Iterator[Direct]:
         idle = not take.terminals and self.last_report is None
         holds = self.take.refused is None and (self.last_report is not None) == bool(take.terminals)
         if self.take.is_due(take, idle, holds, now):
@@ -123,8 +125,8 @@ class RelayClientAgent:
         self._choices.resulted(event)
 
     def reported(self, event: Reported) -> bool:
-        before, self.last_report = self.reached, event.taking
-        self.relays = {one.name: one for one in event.taking.relays} if event.taking else {}
+        before, self.last_report = self.reached, event.interception
+        self.relays = {one.name: one for one in event.interception.relays} if event.interception else {}
         return self.reached != before
 
     @property

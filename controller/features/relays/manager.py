@@ -130,16 +130,16 @@ class RelayManager:
     def _reported(self, agent: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
         """Return whether orders must follow at once. Otherwise the next tick suffices."""
         if isinstance(agent, RelayAgent):
-            agent.last_report = event.relaying
-            if event.relaying is not None and agent.name in self.orders.standing:
-                self.figures[agent.name] = Figures(event.relaying, now)
+            agent.last_report = event.relay
+            if event.relay is not None and agent.name in self.orders.standing:
+                self.figures[agent.name] = Figures(event.relay, now)
             return False
         others = agent.reported(event)
         context = self.context(agent.name)
-        if context is not None and event.taking is not None:
+        if context is not None and event.interception is not None:
             if others:
                 self.chooser.touch(agent.name)
-            self._on_pending(context, event.taking, now)
+            self._on_pending(context, event.interception, now)
         return others
 
     def _on_pending(self, context: RelayContext, report: InterceptionReport, now: float) -> None:

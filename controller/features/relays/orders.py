@@ -15,19 +15,19 @@ from controller.model.known import RelayOverride, Wanted
 from controller.model.relaying import Fallback
 from controller.protocol.enrolment import Credential, Vouched
 from controller.protocol.orders import (
+    Intercept,
     InterceptedTerminal,
     InterceptRelay,
     InterceptUplink,
     LocalAddress,
-    Onward,
+    PortForward,
     Relay,
     RelayClient,
-    Take,
 )
 from controller.protocol.reports import Role
 
 NO_RELAY = Relay()
-NOTHING = Take()
+NOTHING = Intercept()
 
 Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that connections use at once
 
@@ -64,20 +64,20 @@ class RelayOrders:
                 if self.standing[here].address.version == self.standing[there].address.version:
                     yield here, there
 
-    def _onward(self, here: str, joined: Iterable[tuple[str, str]]) -> tuple[Onward, ...]:
+    def _onward(self, here: str, joined: Iterable[tuple[str, str]]) -> tuple[PortForward, ...]:
         ways = (self.standing[there] for at, there in sorted(joined) if at == here)
-        return tuple(Onward(each.onward_port, str(each.address), each.port) for each in ways)
+        return tuple(PortForward(each.onward_port, str(each.address), each.port) for each in ways)
 
     def relay(self, name: str) -> Relay:
         return self._relays.get(name, NO_RELAY)
 
-    def take(self, site: str) -> Take:
+    def take(self, site: str) -> Intercept:
         return self._takes.get(site, NOTHING)
 
-    def _take(self, site: Site, wanted: Wanted, joined: frozenset[tuple[str, str]]) -> Take:
+    def _take(self, site: Site, wanted: Wanted, joined: frozenset[tuple[str, str]]) -> Intercept:
         relaying = site.relaying
         assert relaying is not None
-        return Take(
+        return Intercept(
             port=relaying.port,
             terminals=tuple(_taken(site, each, wanted) for each in site.terminals if each.relayed),
             uplinks=tuple(

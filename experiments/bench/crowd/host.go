@@ -84,7 +84,7 @@ func (h *host) Report() (*agentv1.Report, error) {
 func (h *host) Obey(_ context.Context, directive *agentv1.Directive) *agentv1.Result {
 	order := directive.GetPrefer()
 	if order == nil {
-		return &agentv1.Result{Done: true, Said: "so be it"}
+		return &agentv1.Result{Done: true, Answer: "so be it"}
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -94,11 +94,11 @@ func (h *host) Obey(_ context.Context, directive *agentv1.Directive) *agentv1.Re
 			s.BackupByUs = s.BackupByUs || other.GetTerminalAddresses()[0] == s.LocalAddress
 		}
 	}
-	return &agentv1.Result{Done: true, Said: "moved", Connections: 1}
+	return &agentv1.Result{Done: true, Answer: "moved", Connections: 1}
 }
 
-func (h *host) Fired() <-chan *agentv1.Fired { return nil }
+func (h *host) Fired() <-chan *agentv1.FailoverFired { return nil }
 
-func (h *host) Probed() <-chan *agentv1.Probed { return nil }
+func (h *host) Probed() <-chan *agentv1.ProbeReport { return nil }
 
-func (h *host) Walked() <-chan *agentv1.Walked { return nil }
+func (h *host) DistancesMeasured() <-chan *agentv1.DistancesMeasured { return nil }

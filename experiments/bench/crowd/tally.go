@@ -83,7 +83,7 @@ func (l *line) RecvMsg(message any) error {
 		case l.tally.welcome <- struct{}{}:
 		default: // a reconnect
 		}
-	case is && word.GetTaken() != nil:
+	case is && word.GetAck() != nil:
 		if took, is := l.since(true); is {
 			l.tally.add(&l.tally.takings, took)
 		}

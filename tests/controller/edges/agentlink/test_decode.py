@@ -36,12 +36,12 @@ GOOD = [
             ),
         )
     ),
-    pb.FromAgent(result=pb.Result(directive=1, said="a\u2028b" * 1000)),
-    pb.FromAgent(fired=pb.Fired(name="\x1b[2J", said="")),
+    pb.FromAgent(result=pb.Result(directive=1, answer="a\u2028b" * 1000)),
+    pb.FromAgent(fired=pb.FailoverFired(name="\x1b[2J", answer="")),
     pb.FromAgent(
-        probed=pb.Probed(
+        probe_report=pb.ProbeReport(
             directive=1, reason="gone\x1b", transport="udp", trains=[0, 1], lengths=[16, 1440], sent_ns=[1, 2],
-            received_ns=[9, 0], answered_ns=[0, 0], heard_ns=[0, 0],
+            received_ns=[9, 0], answered_ns=[0, 0], returned_ns=[0, 0],
         )
     ),
     pb.FromAgent(
@@ -52,21 +52,25 @@ GOOD = [
     ),
     pb.FromAgent(
         report=pb.Report(
-            relaying=pb.Relaying(reason="\u2028", busy_percent=7, congestion="bbr"),
-            taking=pb.Taking(
-                relays=[pb.RelayReached(name="oslo", reason="\x1b")], terminals=[pb.TerminalTaken(name="tv")],
-                sought=[pb.Sought(prefix="45.0.30.0/24", address="45.0.30.9", port=443)],
+            relay=pb.RelayReport(reason="\u2028", busy_percent=7, congestion="bbr"),
+            interception=pb.InterceptionReport(
+                relays=[pb.RelayReached(name="oslo", reason="\x1b")], terminals=[pb.TerminalInterception(name="tv")],
+                pending=[pb.PendingDestination(prefix="45.0.30.0/24", address="45.0.30.9", port=443)],
             ),
         )
     ),
-    pb.FromAgent(walked=pb.Walked(ways=[pb.Way(address="45.0.30.9", routers=[pb.Router(address="::1")])])),
+    pb.FromAgent(
+        distances_measured=pb.DistancesMeasured(
+            distances=[pb.Distance(address="45.0.30.9", routers=[pb.Router(address="::1")])]
+        )
+    ),
 ]  # fmt: skip
 
 
 def decoded(raw: bytes, role: Role = Role.TERMINAL) -> object:
     """Return the event for the core."""
     word = decode.message(raw)
-    match word.WhichOneof("word"):
+    match word.WhichOneof("payload"):
         case "hello":
             return decode.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))
         case "report":
@@ -75,10 +79,10 @@ def decoded(raw: bytes, role: Role = Role.TERMINAL) -> object:
             return decode.resulted(1, word.result)
         case "fired":
             return decode.fired(1, word.fired)
-        case "probed":
-            return decode.probed(1, word.probed)
-        case "walked":
-            return decode.walked(1, word.walked)
+        case "probe_report":
+            return decode.probe_report(1, word.probe_report)
+        case "distances_measured":
+            return decode.distances_measured(1, word.distances_measured)
     raise AssertionError("an unknown message was accepted")
 
 
@@ -88,7 +92,7 @@ def decoded_or_refused(raw: bytes) -> None:
     except Refused as refused:
         assert len(str(refused)) < 1000 and str(refused).isprintable()
     else:
-        texts = [each for name in ("version", "said", "name") if (each := getattr(event, name, "")) is not None]
+        texts = [each for name in ("version", "answer", "name") if (each := getattr(event, name, "")) is not None]
         assert all(text.isprintable() and len(text) <= LONGEST_ACCOUNT for text in texts)
         for address in getattr(event, "addresses", ()):
             assert address == "" or (str(ip_address(address)) == address and address.isprintable())
@@ -198,7 +202,7 @@ def columns(packets: int) -> dict[str, Any]:
     return {
         "trains": [number % decode.MOST_PACKETS for number in range(packets)],
         "lengths": [1440] * packets,
-        **dict.fromkeys(("sent_ns", "received_ns", "answered_ns", "heard_ns"), [HOUR_NS] * packets),
+        **dict.fromkeys(("sent_ns", "received_ns", "answered_ns", "returned_ns"), [HOUR_NS] * packets),
     }
 
 
@@ -211,19 +215,19 @@ def copies(**parts: Any) -> pb.FromAgent:
 
 
 def probed(transport: str = "udp", **changed: list[int]) -> pb.FromAgent:
-    return pb.FromAgent(probed=pb.Probed(transport=transport, **columns(1) | changed))
+    return pb.FromAgent(probe_report=pb.ProbeReport(transport=transport, **columns(1) | changed))
 
 
-def taking(**parts: Any) -> pb.FromAgent:
-    return report(taking=pb.Taking(**parts))
+def interception(**parts: Any) -> pb.FromAgent:
+    return report(interception=pb.InterceptionReport(**parts))
 
 
-def sought(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.FromAgent:
-    return taking(sought=[pb.Sought(prefix=prefix, address=address, port=port)])
+def pending(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.FromAgent:
+    return interception(pending=[pb.PendingDestination(prefix=prefix, address=address, port=port)])
 
 
-def walked(*ways: pb.Way) -> pb.FromAgent:
-    return pb.FromAgent(walked=pb.Walked(ways=ways))
+def measured(*distances: pb.Distance) -> pb.FromAgent:
+    return pb.FromAgent(distances_measured=pb.DistancesMeasured(distances=distances))
 
 
 MANY = [str(number) for number in range(251)]
@@ -243,27 +247,39 @@ IMPOSSIBLE: dict[str, tuple[pb.FromAgent, str]] = {
     "more lost than sent": (report(health=[pb.PathHealth(name="wifi", sent=1, lost=2)]), "wifi"),
     "more lost there and back": (report(health=[PARTS]), "wifi"),
     "more lost in a window": (report(health=[pb.PathHealth(name="wifi", windows=[LOST])]), "wifi"),
-    "packets without their times": (pb.FromAgent(probed=pb.Probed(trains=[0])), "1, 0, 0, 0, 0, 0 values of a probe"),
+    "packets without their times": (
+        pb.FromAgent(probe_report=pb.ProbeReport(trains=[0])),
+        "1, 0, 0, 0, 0, 0 values of a probe",
+    ),
     "packets of a probe": (probed(**columns(20_001)), "20001 packets of a probe: expected at most 20000"),
     "a transport": (probed("ip\x1b"), "probed over 'ip ': expected udp or udp6"),
-    "a late packet": (probed(heard_ns=[HOUR_NS + 1]), "3600000000001 ns since the probe began"),
+    "a late packet": (probed(returned_ns=[HOUR_NS + 1]), "3600000000001 ns since the probe began"),
     "a long packet": (probed(lengths=[65_508]), "65508 bytes of UDP payload"),
     "trains": (probed(trains=[1 << 31]), "2147483648 trains"),
-    "relays": (taking(relays=[pb.RelayReached(name=each) for each in MANY[:65]]), "65 relays"),
-    "a relay twice": (taking(relays=[pb.RelayReached(name="oslo")] * 2), "one relay twice"),
-    "terminals": (taking(terminals=[pb.TerminalTaken(name=each) for each in MANY]), "251 intercepted terminals"),
-    "a terminal twice": (taking(terminals=[pb.TerminalTaken(name="tv")] * 2), "one intercepted terminal twice"),
-    "too much sought": (taking(sought=list(sought().report.taking.sought) * 65), "65 wanted destinations"),
-    "no prefix": (sought(prefix="45.0.30/24"), "an address and its network"),
-    "a prefix of another length": (sought(prefix="45.0.0.0/16"), "a /24 or /48"),
-    "bits behind the prefix": (sought(prefix="45.0.30.9/24"), "an address and its network"),
-    "an address elsewhere": (sought(address="45.0.31.9"), "a /24 or /48"),
-    "an address of another family": (sought(address="2a00::1"), "a /24 or /48"),
-    "no port": (sought(port=0), "1 to 65535"),
-    "ways": (walked(*[pb.Way()] * 65), "65 addresses"),
-    "a round trip beyond any timeout": (walked(pb.Way(rtt_us=60_000_001)), "a round trip of 60000001 us"),
-    "routers": (walked(pb.Way(routers=[pb.Router()] * 31)), "31 routers"),
-    "a router that is none": (walked(pb.Way(routers=[pb.Router(address="x")])), "'x' for an address"),
+    "relays": (interception(relays=[pb.RelayReached(name=each) for each in MANY[:65]]), "65 relays"),
+    "a relay twice": (interception(relays=[pb.RelayReached(name="oslo")] * 2), "one relay twice"),
+    "terminals": (
+        interception(terminals=[pb.TerminalInterception(name=each) for each in MANY]),
+        "251 intercepted terminals",
+    ),
+    "a terminal twice": (
+        interception(terminals=[pb.TerminalInterception(name="tv")] * 2),
+        "one intercepted terminal twice",
+    ),
+    "too many pending destinations": (
+        interception(pending=list(pending().report.interception.pending) * 65),
+        "65 wanted destinations",
+    ),
+    "no prefix": (pending(prefix="45.0.30/24"), "an address and its network"),
+    "a prefix of another length": (pending(prefix="45.0.0.0/16"), "a /24 or /48"),
+    "bits behind the prefix": (pending(prefix="45.0.30.9/24"), "an address and its network"),
+    "an address elsewhere": (pending(address="45.0.31.9"), "a /24 or /48"),
+    "an address of another family": (pending(address="2a00::1"), "a /24 or /48"),
+    "no port": (pending(port=0), "1 to 65535"),
+    "distances": (measured(*[pb.Distance()] * 65), "65 addresses"),
+    "a round trip beyond any timeout": (measured(pb.Distance(rtt_us=60_000_001)), "a round trip of 60000001 us"),
+    "routers": (measured(pb.Distance(routers=[pb.Router()] * 31)), "31 routers"),
+    "a router that is none": (measured(pb.Distance(routers=[pb.Router(address="x")])), "'x' for an address"),
 }
 
 
@@ -275,10 +291,10 @@ def test_impossible_value_is_refused_with_a_sentence(word: pb.FromAgent, said: s
 
 
 def test_unknown_time_is_none_and_not_zero() -> None:
-    word = pb.Probed(
-        transport="udp", trains=[0], lengths=[64], sent_ns=[1], received_ns=[2], answered_ns=[0], heard_ns=[0]
+    word = pb.ProbeReport(
+        transport="udp", trains=[0], lengths=[64], sent_ns=[1], received_ns=[2], answered_ns=[0], returned_ns=[0]
     )
-    assert decode.probed(1, word).packets == (ProbePacket(0, 64, 0, 1, None, None),)
+    assert decode.probe_report(1, word).packets == (ProbePacket(0, 64, 0, 1, None, None),)
 
 
 def test_path_health_is_reported() -> None:
@@ -298,23 +314,23 @@ def test_path_health_is_reported() -> None:
 def test_destination_is_ignored_unless_relays_may_reach_it() -> None:
     near = {"10.0.0.0/24": "10.0.0.1", "127.0.0.0/24": "127.0.0.1", "fe80::/48": "fe80::1", "224.0.0.0/24": "224.0.0.5"}
     for prefix, address in near.items():
-        assert decode.interception_report(sought(prefix, address).report.taking).pending == ()
-    assert decode.interception_report(sought("2a00:1::/48", "2A00:1::1").report.taking).pending == (
+        assert decode.interception_report(pending(prefix, address).report.interception).pending == ()
+    assert decode.interception_report(pending("2a00:1::/48", "2A00:1::1").report.interception).pending == (
         PendingDestination("2a00:1::/48", "2a00:1::1", 443),
     )
 
 
 def test_busy_share_and_reason_are_bounded() -> None:
-    told = decode.relay_report(pb.Relaying(busy_percent=2**32 - 1, reason="\x1b" * 5000))
+    told = decode.relay_report(pb.RelayReport(busy_percent=2**32 - 1, reason="\x1b" * 5000))
     assert told.busy_percent == 100 and told.reason.isprintable() and len(told.reason) <= 400
 
 
 def test_result_is_kept_whole_and_an_overlong_text_is_cut() -> None:
     sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
     done = sentence * 20
-    assert decode.resulted(1, pb.Result(directive=1, said=done)).answer == done
-    assert decode.fired(1, pb.Fired(name="client", said=done)).answer == done
-    cut = decode.resulted(1, pb.Result(directive=1, said=sentence * 100)).answer
+    assert decode.resulted(1, pb.Result(directive=1, answer=done)).answer == done
+    assert decode.fired(1, pb.FailoverFired(name="client", answer=done)).answer == done
+    cut = decode.resulted(1, pb.Result(directive=1, answer=sentence * 100)).answer
     assert cut.endswith(" …") and set(cut.split()) == {*sentence.split(), "…"}
     version = pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version="1" * 1000)).hello
     assert decode.opened(1, "phone", "192.0.2.1:5", version, PHONE).version == "1" * 398 + " …"

@@ -14,15 +14,15 @@ from controller.protocol.orders import (
     Directive,
     HealthPath,
     HealthProbes,
-    MeasuredWay,
     Probe,
+    ProbeRoute,
 )
 from controller.protocol.reports import ProbePacket, ProbeReport, Resulted
 from tests.controller.edges.agentlink.agent import Stream
 from tests.controller.edges.agentlink.fake_controller import FakeController
 from tests.controller.edges.agentlink.test_decode import HOUR_NS, columns
 
-WAY = MeasuredWay("wlan0", None, "203.0.113.9")
+WAY = ProbeRoute("wlan0", None, "203.0.113.9")
 
 
 def answer(meeting: int) -> AnswerProbes:
@@ -55,11 +55,11 @@ def test_measurement_orders_arrive_complete(fake_controller: FakeController) -> 
     assert (session.number, session.health_port, session.probe_port) == (3, 8620, 8633)
     (path,) = directive_for(fake_controller, stream, opened.session, 2, health(7)).health.paths
     assert (path.name, path.port, path.number, path.pause_ms) == ("wifi", 8620, 3, 100)
-    assert path.way == pb.MeasuredWay(device="wlan0", local="", remote="203.0.113.9")
+    assert path.route == pb.ProbeRoute(device="wlan0", local="", remote="203.0.113.9")
     said = directive_for(fake_controller, stream, opened.session, 3, probe(7)).probe
     assert (said.name, said.port, said.down, said.tries, said.pause_us) == ("wifi", 8633, True, 10, 10_000)
     assert (said.shortest_bytes, said.longest_bytes, said.step_bytes) == (64, 1440, 16)
-    assert (said.trains, said.train_packets, said.way) == (10, 40, path.way)
+    assert (said.trains, said.train_packets, said.route) == (10, 40, path.route)
     nothing = (
         directive_for(fake_controller, stream, opened.session, 4, AnswerProbes()),
         directive_for(fake_controller, stream, opened.session, 5, HealthProbes()),
@@ -90,16 +90,16 @@ def test_key_depends_on_the_pair_and_the_controller_start(fake_controller: FakeC
 def test_probe_result_arrives_complete_and_once(fake_controller: FakeController) -> None:
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     directive_for(fake_controller, stream, opened.session, 5, probe(1))
-    stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, said="begun")))
+    stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, answer="begun")))
     assert fake_controller.event(Resulted).done
-    word = pb.Probed(directive=5, transport="udp6", hardware=True, **columns(decode.MOST_PACKETS))
-    stream.say(pb.FromAgent(probed=word))
+    word = pb.ProbeReport(directive=5, transport="udp6", hardware=True, **columns(decode.MOST_PACKETS))
+    stream.say(pb.FromAgent(probe_report=word))
     probed = fake_controller.event(ProbeReport)
     assert (probed.session, probed.directive, probed.transport, probed.hardware) == (opened.session, 5, "udp6", True)
     assert len(probed.packets) == decode.MOST_PACKETS
     assert probed.packets[-1] == ProbePacket(19_999, 1440, *[HOUR_NS - 1] * 4)
-    stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))
-    assert stream.ended().said == "probed by directive 5, which was not sent or is already reported"
+    stream.say(pb.FromAgent(probe_report=pb.ProbeReport(directive=5)))
+    assert stream.ended().said == "sent probe_report of directive 5, which was not sent or is already reported"
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "refused"])
@@ -107,7 +107,7 @@ def test_result_of_a_probe_that_did_not_begin_is_refused(fake_controller: FakeCo
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     if asked:
         directive_for(fake_controller, stream, opened.session, 5, probe(1))
-        stream.say(pb.FromAgent(result=pb.Result(directive=5, done=False, said="another is measured")))
+        stream.say(pb.FromAgent(result=pb.Result(directive=5, done=False, answer="another is measured")))
         fake_controller.event(Resulted)
-    stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))
-    assert "probed by directive 5" in stream.ended().said
+    stream.say(pb.FromAgent(probe_report=pb.ProbeReport(directive=5)))
+    assert "sent probe_report of directive 5" in stream.ended().said

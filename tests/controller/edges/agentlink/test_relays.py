@@ -20,11 +20,11 @@ from controller.protocol.enrolment import Binding, Credential
 from controller.protocol.orders import (
     Direct,
     DistanceTarget,
+    Intercept,
     InterceptRelay,
     MeasureDistances,
     Relay,
     RelayClient,
-    Take,
     TunnelOrder,
     Tunnels,
 )
@@ -115,29 +115,29 @@ def test_tunnel_key_depends_only_on_the_end_certificates(fake_controller: FakeCo
     assert keys(one, *others) == first, "the same after a restart"
 
 
-def test_walk_result_is_accepted_once_and_only_if_ordered(fake_controller: FakeController) -> None:
+def test_distance_result_is_accepted_once_and_only_if_ordered(fake_controller: FakeController) -> None:
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     fake_controller.agents.perform(
         Direct(opened.session, 5, MeasureDistances((DistanceTarget("192.0.2.1", 443, True),)))
     )
-    (to,) = stream.on_event().directive.walk.to
+    (to,) = stream.on_event().directive.measure_distances.targets
     assert (to.address, to.port, to.routers) == ("192.0.2.1", 443, True)
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True)))
     fake_controller.event(Resulted)
-    way = pb.Way(address="192.0.2.1", rtt_us=900, routers=[pb.Router(address="", rtt_us=0)])
-    stream.say(pb.FromAgent(walked=pb.Walked(directive=5, ways=[way])))
-    walked = fake_controller.event(DistancesMeasured)
-    assert walked.ways[0].rtt_us == 900 and walked.ways[0].routers[0].address == ""
-    stream.say(pb.FromAgent(walked=pb.Walked(directive=5)))
-    assert stream.ended().said == "walked by directive 5, which was not sent or is already reported"
+    way = pb.Distance(address="192.0.2.1", rtt_us=900, routers=[pb.Router(address="", rtt_us=0)])
+    stream.say(pb.FromAgent(distances_measured=pb.DistancesMeasured(directive=5, distances=[way])))
+    measured = fake_controller.event(DistancesMeasured)
+    assert measured.distances[0].rtt_us == 900 and measured.distances[0].routers[0].address == ""
+    stream.say(pb.FromAgent(distances_measured=pb.DistancesMeasured(directive=5)))
+    assert stream.ended().said == "sent distances_measured of directive 5, which was not sent or is already reported"
 
 
-def test_take_order_arrives_complete(fake_controller: FakeController) -> None:
+def test_intercept_order_arrives_complete(fake_controller: FakeController) -> None:
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     relay = InterceptRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
-    order = Take("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
+    order = Intercept("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
     fake_controller.agents.perform(Direct(opened.session, 5, order))
-    take = stream.on_event().directive.take
+    take = stream.on_event().directive.intercept
     (oslo,) = take.relays
     assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)
     assert oslo.key_sha256 == b"\1" * 32, "the gateway accepts no other key"

@@ -76,7 +76,7 @@ def test_report_is_acknowledged_after_the_core_took_it(fake_controller: FakeCont
     fake_controller.agents.perform(Direct(opened.session, 5, Disarm("x")))
     assert stream.on_event().directive.id == 5, "and no message came before it"
     fake_controller.take()
-    assert stream.on_event() == pb.FromController(taken=pb.Taken(sequence=41))
+    assert stream.on_event() == pb.FromController(ack=pb.ReportAck(sequence=41))
 
 
 def test_a_second_report_in_flight_ends_the_stream(fake_controller: FakeController) -> None:
@@ -105,7 +105,7 @@ def test_fast_reports_are_slowed_down(
     began = time.monotonic()
     for number in range(4):
         stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * subflows)
-        assert stream.on_event().taken.sequence == number
+        assert stream.on_event().ack.sequence == number
     assert time.monotonic() - began >= 3 * pause_s, "a pause between any two"
 
 
@@ -117,7 +117,7 @@ def test_repeated_failover_messages_are_slowed_down(
     stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     began = time.monotonic()
     for _ in range(5):
-        stream.say(pb.FromAgent(fired=pb.Fired(name="a")))
+        stream.say(pb.FromAgent(fired=pb.FailoverFired(name="a")))
     for _ in range(5):
         fake_controller.event(FailoverFired)
     assert time.monotonic() - began >= 3 * 0.25, "a burst of two, then four a second"
@@ -139,11 +139,11 @@ def test_large_report_delays_no_other_agent(fake_controller: FakeController, mon
     large.report(1, *[pb.Connection(token=7, subflows=[SUBFLOW])] * 2000)
     assert reading.wait(PATIENCE_S)
     small.report(2)
-    assert small.on_event().taken.sequence == 2
+    assert small.on_event().ack.sequence == 2
     assert fake_controller.event(Reported).session == opened.session
     go_on.set()
     assert len(fake_controller.event(Reported).connections) == 2000
-    assert large.on_event().taken.sequence == 1
+    assert large.on_event().ack.sequence == 1
 
 
 def path(*addresses: str) -> pb.Path:
@@ -174,7 +174,7 @@ def test_order_arrives_and_its_result_returns(
     stream, opened = fake_controller.served(fake_controller.enrolled("phone"))
     fake_controller.agents.perform(Direct(opened.session, 9, order))
     assert stream.on_event() == pb.FromController(directive=word)
-    stream.say(pb.FromAgent(result=pb.Result(directive=9, done=True, said="so\nit is", connections=2, took_us=40)))
+    stream.say(pb.FromAgent(result=pb.Result(directive=9, done=True, answer="so\nit is", connections=2, took_us=40)))
     assert fake_controller.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
 
 

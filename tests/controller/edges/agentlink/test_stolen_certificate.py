@@ -47,7 +47,7 @@ def test_second_stream_is_refused_while_the_first_answers(
     assert f"phone is already connected from {opened.peer}" in line and "revoke phone" in line
     if sign is REPORT:
         fake_controller.event(Reported)
-        assert first.on_event().taken.sequence == 1
+        assert first.on_event().ack.sequence == 1
     assert fake_controller.quiet(), "the core gets no event"
     fake_controller.agents.perform(Direct(opened.session, 1, Disarm("x")))
     assert first.on_event().directive.id == 1, "the first goes on"
@@ -66,7 +66,7 @@ def test_stream_that_does_not_answer_is_replaced(
     assert opened.session > old.session
     assert first.ended().code is grpc.StatusCode.ABORTED
     second.report(1)
-    assert second.on_event().taken.sequence == 1
+    assert second.on_event().ack.sequence == 1
 
 
 @pytest.mark.usefixtures("patient")

@@ -19,11 +19,11 @@ from controller.features.probing.probe_evaluation import estimated
 from controller.features.probing.probed_paths import ProbedPath
 from controller.features.probing.schedule import plan
 from controller.policy.bandwidth.rates import Alpha, FusedRate, Method, Rate, Unknown
-from controller.protocol.orders import MeasuredWay
+from controller.protocol.orders import ProbeRoute
 from controller.protocol.reports import ProbePacket, ProbeReport
 from tests.fakes.measurer import FakePath
 
-ROAD = ProbedPath("home", "wifi", "home", "far", MeasuredWay(None, None, "203.0.113.9"), 1, None)
+ROAD = ProbedPath("home", "wifi", "home", "far", ProbeRoute(None, None, "203.0.113.9"), 1, None)
 HOUR_NS = 3600 * 10**9
 
 
@@ -59,7 +59,8 @@ def test_both_methods_find_the_rate_of_a_link(down: bool, paid: bool) -> None:
 
 def test_path_mtu_is_found_if_only_long_packets_are_lost() -> None:
     told = [
-        replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(FakePath())
+        replace(each, received_ns=None, returned_ns=None) if each.length > 1252 else each
+        for each in packets(FakePath())
     ]
     assert estimate_of(*told).mtu_bytes == 1248 + 28  # a multiple of the step between lengths
     assert estimate_of(*packets(FakePath())).mtu_bytes is None
@@ -140,7 +141,7 @@ def test_probe_with_random_times_is_handled(bends: list[tuple[int, int | None, i
     told = list(packets(FakePath()))
     for number, at, which in bends:
         if number < len(told):
-            name = ("sent_ns", "received_ns", "answered_ns", "heard_ns")[which]
+            name = ("sent_ns", "received_ns", "answered_ns", "returned_ns")[which]
             bent: dict[str, Any] = {name: at}
             told[number] = replace(told[number], **bent)
     check_handled(estimate_of(*told, link_bps=link_bps))

@@ -28,8 +28,8 @@ from controller.protocol.orders import (
     Direct,
     HealthPath,
     HealthProbes,
-    MeasuredWay,
     Probe,
+    ProbeRoute,
     Tickets,
 )
 from controller.protocol.reports import AgentEvent, ProbePacket, ProbeReport, Role
@@ -105,7 +105,7 @@ def test_far_end_answers_before_the_near_end_sends() -> None:
     met = meetings(answer)
     sessions = {AnswerSession(number, HEALTH_PORT, PROBE_PORTS + number, met[number]) for number in (1, 2)}
     assert set(far.answer.sessions) == sessions and len(set(met.values())) == 2
-    ways = {"wifi": MeasuredWay("wlan0", None, REMOTE), "lte": MeasuredWay(None, None, REMOTE)}
+    ways = {"wifi": ProbeRoute("wlan0", None, REMOTE), "lte": ProbeRoute(None, None, REMOTE)}
     assert health_paths(home) == {
         name: HealthPath(name, way, HEALTH_PORT, NUMBERS[name], 100, met[NUMBERS[name]]) for name, way in ways.items()
     }
@@ -193,7 +193,7 @@ def test_new_session_of_either_agent_or_another_device_changes_the_key(what: str
 
 def test_ethernet_uplink_is_measured_if_configured() -> None:
     world, home, _ = both(measured())
-    assert [path.way for path in health_paths(home).values()] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
+    assert [path.route for path in health_paths(home).values()] == [ProbeRoute(None, "198.51.100.7", "203.0.113.9")]
     assert world.path("wifi").why_not is None
     assert "it has `measure` neither at home nor at far" in (world.path("lte").why_not or "")
 
@@ -215,12 +215,12 @@ def test_figures_of_one_device_are_not_used_for_another() -> None:
     written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
     world.carry(world.core.reconfigure(sites.loaded(written), world.now))
     order = world.over(home)
-    assert (order.name, order.way.device) == ("wifi", "wlan0")
+    assert (order.name, order.route.device) == ("wifi", "wlan0")
     for direction in ("up", "down"):
         assert world.direction("wifi", direction).bps is None and world.direction("lte", direction).bps is not None
     assert world.direction("wifi", "up").error == "gateway.yaml changed the path during the probe"
     world.seconds(8)
-    assert world.over(home).way.device == "wlan1" and world.direction("wifi", "down").bps is not None
+    assert world.over(home).route.device == "wlan1" and world.direction("wifi", "down").bps is not None
 
 
 # Probes

@@ -22,7 +22,7 @@ from controller.features.probing.probed_paths import (
 )
 from controller.model.config import ConfigError
 from controller.policy.bandwidth.rates import MeasuredRate, Method, Rate
-from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay
+from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, ProbeRoute
 from controller.protocol.reports import Role
 from tests.controller import sites
 from tests.controller.access_point import SharedAccessPoint
@@ -64,7 +64,7 @@ def test_terminal_sends_its_gateway_one_small_packet_a_second() -> None:
     answer = agents["home"].answer
     met = meetings(answer)
     assert [one.probe_port for one in answer.sessions] == [PROBE_PORTS + number]
-    path = HealthPath("phone@air", MeasuredWay(None, None, HOST), HEALTH_PORT, number, 1000, met[number])
+    path = HealthPath("phone@air", ProbeRoute(None, None, HOST), HEALTH_PORT, number, 1000, met[number])
     assert agents["phone"].orders_of(HealthProbes) == [HealthProbes((path,))]
     other = world.measurer("tablet", role=Role.RELAY)
     world.seconds(4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from controller.features.probing.probe_evaluation import Unreadable, read
 
 START = 1_790_000_000_123_456_789  # of 2026, in ns: a double is exact to 256 ns
-HEAD = ("# bicast probe 1 stamps=software transport=udp", "train,length,sent_ns,received_ns,answered_ns,heard_ns")
+HEAD = ("# bicast probe 1 stamps=software transport=udp", "train,length,sent_ns,received_ns,answered_ns,returned_ns")
 
 
 def written(*rows: str) -> str:

@@ -23,10 +23,10 @@ def test_relay_is_kept_although_its_measurement_is_older() -> None:
     world.seconds(200)
     as_far = {(who, OTHER.address): rtt_ms for (who, to), rtt_ms in far_away().items() if to == PLACE.address}
     world.internet.rtt_ms |= as_far
-    world.home.seeks = [OTHER]
+    world.home.pending = [OTHER]
     world.seconds(1)
     for _ in range(int(KEPT_S)):
-        world.walk()
+        world.measure()
         assert world.chosen().get(OTHER.prefix, ("oslo",)) == ("oslo",)
 
 
@@ -38,12 +38,12 @@ def test_controller_restart_keeps_relays_that_return_late() -> None:
     world.join(world.home)
     for _ in range(2):
         world.seconds(1)
-        world.walk()
+        world.measure()
         assert not world.chosen()
     for relay in world.relays.values():
         world.join(relay)
     for _ in range(5):
-        world.walk()
+        world.measure()
         assert world.chosen().get(PREFIX, ("oslo",)) == ("oslo",)
     assert world.chosen() == {PREFIX: ("oslo",)}
 
@@ -58,7 +58,7 @@ def test_removed_relay_leaves_no_data_for_its_name() -> None:
     world.vouch("oslo", number=2)
     world.join(world.relays["oslo"])
     for _ in range(5):
-        world.walk()
+        world.measure()
     assert world.chosen() == {PREFIX: ("tokyo",)}
 
 
@@ -74,21 +74,21 @@ def test_gateway_keeps_its_choices_after_a_broken_session() -> None:
     assert all(order == before for order in world.home.orders_of(Choices))
 
 
-def test_relay_that_left_during_a_walk_is_asked_again() -> None:
+def test_relay_that_left_during_a_measurement_is_asked_again() -> None:
     world = started()
     world.internet.rtt_ms = far_away()
-    world.home.seeks = [PLACE]
+    world.home.pending = [PLACE]
     world.seconds(1)
     oslo = world.relays["oslo"]
-    assert oslo.walks
+    assert oslo.measurements
     for host in (world.home, world.relays["tokyo"]):
-        world.tell(host.walked())
+        world.tell(host.measured())
     world.leave(oslo)
     world.seconds(8)
     assert world.chosen() == {PREFIX: ("tokyo",)}
     world.join(oslo)
     for _ in range(5):
-        world.walk()
+        world.measure()
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
@@ -110,8 +110,8 @@ def test_relay_with_a_false_distance_is_not_chosen() -> None:
     """Tokyo is near the site, and reports 1 us to every destination."""
     world = started()
     world.internet.rtt_ms = far_away() | {("home", RELAYS["tokyo"]): 20, ("tokyo", PLACE.address): 0.001}
-    world.home.seeks.append(PLACE)
+    world.home.pending.append(PLACE)
     world.second()
     for _ in range(5):
-        world.walk()
+        world.measure()
     assert world.chosen() == {PREFIX: ("oslo",)}

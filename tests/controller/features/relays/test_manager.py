@@ -22,15 +22,15 @@ from controller.model.relaying import Choosing, Fallback
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import (
     DistanceTarget,
+    Intercept,
     InterceptedTerminal,
     InterceptRelay,
     InterceptUplink,
     LocalAddress,
     MeasureDistances,
-    Onward,
+    PortForward,
     Relay,
     RelayClient,
-    Take,
 )
 from controller.protocol.reports import PendingDestination, Role
 from controller.protocol.requests import Impossible, UnknownRelay
@@ -95,12 +95,12 @@ class RelayedHome(CoreAndSwitch):
         for _ in range(number):
             self.second()
 
-    def walk(self) -> None:
-        """Complete all walks and deliver the resulting reports."""
+    def measure(self) -> None:
+        """Complete all measurements and deliver the resulting reports."""
         hosts: list[FakeProber] = [self.home, *self.relays.values()]
         for host in hosts:
-            while host.walks:
-                self.tell(host.walked())
+            while host.measurements:
+                self.tell(host.measured())
                 self.drain()
         self.second()
 
@@ -130,11 +130,11 @@ def far_away() -> dict[tuple[str, str], float]:
 
 
 def seek(world: RelayedHome) -> None:
-    """Let the gateway ask for the destination, and complete the walks to it."""
-    world.home.seeks.append(PLACE)
+    """Let the gateway ask for the destination, and complete the measurements of its distances."""
+    world.home.pending.append(PLACE)
     world.seconds(1)
-    world.walk()
-    world.walk()
+    world.measure()
+    world.measure()
 
 
 def seeking(**of_home: Any) -> RelayedHome:
@@ -158,7 +158,7 @@ def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
         LocalAddress(uplink, (f"10.97.{number}.7", f"fd00:97{number}::7"))
         for uplink, number in (("lte", 2), ("wifi", 1))
     )
-    assert world.home.order == Take(
+    assert world.home.order == Intercept(
         port="rl-home",
         terminals=(
             InterceptedTerminal("client", ("192.168.110.3", "192.168.210.3", "fd00:110::3"), client),
@@ -217,11 +217,11 @@ def test_revoked_agent_is_not_used_and_a_lost_session_is() -> None:
 def test_controller_restart_repeats_the_orders_in_force() -> None:
     world = started()
     before = world.home.order, world.relays["oslo"].order
-    told = len(world.home.orders_of(Take))
+    told = len(world.home.orders_of(Intercept))
     world.restart()
     world.seconds(3)
     assert (world.home.order, world.relays["oslo"].order) == before
-    assert [order for order in world.home.orders_of(Take)[told:] if order != before[0]] == []
+    assert [order for order in world.home.orders_of(Intercept)[told:] if order != before[0]] == []
 
 
 def test_interception_that_is_no_longer_configured_is_undone() -> None:
@@ -230,7 +230,7 @@ def test_interception_that_is_no_longer_configured_is_undone() -> None:
     config = world.core.config
     world.carry(world.core.reconfigure(replace(config, sites=(replace(config.sites[0], relaying=None),)), world.now))
     world.seconds(1)
-    assert world.home.order == Take() and world.relays["oslo"].order.gateways == ()
+    assert world.home.order == Intercept() and world.relays["oslo"].order.gateways == ()
 
 
 # Overrides
@@ -286,21 +286,21 @@ def test_relays_are_limited_in_number_and_unknown_ones_refused() -> None:
 # Choices
 
 
-def test_destination_is_walked_to_once_and_gets_the_best_relay() -> None:
+def test_destination_is_measured_once_and_gets_the_best_relay() -> None:
     world = seeking()
     assert world.chosen() == {PREFIX: ("oslo",)}
     there = DistanceTarget(PLACE.address, 443)
     world.seconds(60)
-    (walk,) = world.home.orders_of(MeasureDistances)
-    assert isinstance(walk, MeasureDistances)
-    assert set(walk.to) == {there, *(DistanceTarget(address, 443) for address in RELAYS.values())}
+    (order,) = world.home.orders_of(MeasureDistances)
+    assert isinstance(order, MeasureDistances)
+    assert set(order.targets) == {there, *(DistanceTarget(address, 443) for address in RELAYS.values())}
     assert all(relay.orders_of(MeasureDistances) == [MeasureDistances((there,))] for relay in world.relays.values())
 
 
-def test_walks_wait_for_a_reachable_relay() -> None:
+def test_measurements_wait_for_a_reachable_relay() -> None:
     world = started()
     world.internet.dead.update(RELAYS)
-    world.home.seeks.append(PLACE)
+    world.home.pending.append(PLACE)
     world.seconds(3)
     assert not world.home.orders_of(MeasureDistances) and not world.chosen()
 
@@ -318,8 +318,8 @@ def test_direct_path_is_chosen_if_fastest_unless_forbidden(settings: dict[str, A
     world.internet.rtt_ms = dict.fromkeys(far_away(), 300) | {("home", PLACE.address): 20}
     seek(world)
     assert world.chosen() == chosen
-    walked = bool(world.home.orders_of(MeasureDistances))
-    assert walked == ("choose" not in settings), "the nearest relay needs no walk"
+    measured = bool(world.home.orders_of(MeasureDistances))
+    assert measured == ("choose" not in settings), "the nearest relay needs no measurement"
 
 
 def test_unusable_relay_is_left_at_once_and_a_silent_one_is_not() -> None:
@@ -350,11 +350,11 @@ def test_old_measurement_expires_and_is_repeated_on_demand() -> None:
     world = seeking()
     world.seconds(int(KEPT_S) - 30)
     assert world.chosen() == {PREFIX: ("oslo",)}
-    while not world.home.walks:
+    while not world.home.measurements:
         world.seconds(1)
     assert not world.chosen()
-    world.walk()
-    world.walk()
+    world.measure()
+    world.measure()
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
@@ -365,21 +365,21 @@ def test_unreachable_destination_is_retried_rarely() -> None:
     assert not world.chosen() and len(world.home.orders_of(MeasureDistances)) == 1
     world.internet.rtt_ms = far_away()
     world.seconds(20)
-    world.walk()
-    world.walk()
+    world.measure()
+    world.measure()
     assert world.chosen() == {PREFIX: ("oslo",)}
 
 
-def test_agent_without_a_walk_result_delays_no_choice() -> None:
+def test_agent_without_a_distance_delays_no_choice() -> None:
     world = started()
     world.internet.rtt_ms = far_away()
-    world.home.seeks.append(PLACE)
+    world.home.pending.append(PLACE)
     world.seconds(1)
     tokyo = world.relays["tokyo"]
     for host in (world.home, world.relays["oslo"]):
-        world.tell(host.walked())
+        world.tell(host.measured())
     world.seconds(8)
-    assert world.chosen() == {PREFIX: ("oslo",)} and tokyo.walks
+    assert world.chosen() == {PREFIX: ("oslo",)} and tokyo.measurements
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_parallel_relays_forward_joins_to_each_other(
     (choice,) = world.home.choices.choices
     assert set(choice.relays) == set(RELAYS) and choice.together
     oslo, tokyo = world.relays["oslo"], world.relays["tokyo"]
-    to_oslo, to_tokyo = Onward(8700, RELAYS["oslo"], 443), Onward(8701, RELAYS["tokyo"], 443)
+    to_oslo, to_tokyo = PortForward(8700, RELAYS["oslo"], 443), PortForward(8701, RELAYS["tokyo"], 443)
     assert (oslo.order.onward, tokyo.order.onward) == ((to_tokyo,), (to_oslo,))
     assert [one.onward for one in world.home.order.relays] == [(to_tokyo,), (to_oslo,)]
     world.leave(world.home)
@@ -423,7 +423,7 @@ def test_parallel_relays_forward_joins_to_each_other(
     assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
 
 
-def test_traceroute_walks_with_routers_and_applies_filters() -> None:
+def test_traceroute_finds_routers_and_applies_filters() -> None:
     world = started(choose=Choosing.TRACEROUTE)
     world.internet.rtt_ms = far_away()
     world.internet.routers = {
@@ -432,8 +432,8 @@ def test_traceroute_walks_with_routers_and_applies_filters() -> None:
         ("tokyo", PLACE.address): ["192.0.2.13", "", "", "192.0.2.12"],
     }
     seek(world)
-    (walk,) = world.relays["oslo"].orders_of(MeasureDistances)
-    assert walk == MeasureDistances((DistanceTarget(PLACE.address, 443, routers=True),))
+    (order,) = world.relays["oslo"].orders_of(MeasureDistances)
+    assert order == MeasureDistances((DistanceTarget(PLACE.address, 443, routers=True),))
     assert world.chosen() == {PREFIX: ()}  # the shared router is 150 of 200 ms away, below 0.9
 
 
@@ -452,7 +452,7 @@ STEPS = some.sampled_from(
     [
         *(f"{what} {name}" for what in ("add", "remove", "drain", "resume") for name in RELAYS),
         *(f"{what} {name}" for what in ("join", "leave", "vouch", "revoke") for name in ("home", *RELAYS)),
-        *("active lte", "active wifi", "restart", "second", "walk", "seek", "die oslo", "live oslo"),
+        *("active lte", "active wifi", "restart", "second", "measure", "seek", "die oslo", "live oslo"),
     ]
 )
 
@@ -509,10 +509,10 @@ def _step(world: RelayedHome, what: str, name: str = "") -> None:
             world.restart()
         case "second":
             world.second()
-        case "walk":
-            world.walk()
+        case "measure":
+            world.measure()
         case "seek":
-            world.home.seeks = [PLACE]
+            world.home.pending = [PLACE]
         case "die":
             world.internet.dead.add(name)
         case "live":

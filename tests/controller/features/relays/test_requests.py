@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A query for the relay of a destination starts walks for missing measurements and shows the choice."""
+"""A query for the relay of a destination starts missing measurements and shows the choice."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def asks(world: RelayedHome, anew: bool = False) -> DestinationQuery:
 
 
 @pytest.mark.parametrize("method", [Choosing.NEAREST, Choosing.PREDICTED])
-def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -> None:
+def test_query_measures_missing_legs_and_shows_alternatives(method: Choosing) -> None:
     world = started(choose=method)
     world.internet.rtt_ms = dict(FAR)
     asked = asks(world)
-    assert not asked.inquiry.answered and world.home.walks
-    world.walk()
+    assert not asked.inquiry.answered and world.home.measurements
+    world.measure()
     assert asked.inquiry.answered
     (told,) = asked.result(world.now)
     assert told.choice is not None and told.choice.method is method and told.prefix == "45.0.30.0/24"
@@ -59,7 +59,7 @@ def test_query_walks_for_missing_legs_and_shows_alternatives(method: Choosing) -
     assert not asks(world, anew=True).inquiry.answered
 
 
-def test_trying_a_relay_walks_from_every_gateway_again() -> None:
+def test_trying_a_relay_measures_from_every_gateway_again() -> None:
     world = started(choose=Choosing.NEAREST)
     world.internet.rtt_ms = dict(FAR)
     for rtt_ms in (100, 120):
@@ -68,7 +68,7 @@ def test_trying_a_relay_walks_from_every_gateway_again() -> None:
         world.carry(world.core.relays.tend(world.core.wanted, world.now))
         world.drain()
         assert not tried.inquiries[0].answered
-        world.walk()
+        world.measure()
         (reached,) = tried.result(world.now).relay.reached
         assert tried.inquiries[0].answered and (reached.rtt_ms, reached.setup_ms) == (rtt_ms, 41)
 
@@ -76,12 +76,12 @@ def test_trying_a_relay_walks_from_every_gateway_again() -> None:
 def test_query_shows_the_reason_for_a_missing_measurement() -> None:
     world = started(choose=Choosing.NEAREST)
     world.internet.rtt_ms = dict(FAR)
-    world.relays["oslo"].cannot_walk = "no ping socket"
+    world.relays["oslo"].cannot_measure = "no ping socket"
     world.join(world.relays["oslo"])
     world.leave(world.relays["tokyo"])
     world.seconds(1)
     asked = asks(world)
-    world.walk()
+    world.measure()
     (told,) = asked.result(world.now)
     reason = {leg.start: leg.reason for leg in told.legs if leg.end == str(DEST)}
     assert reason["oslo"] == "the agent oslo cannot: no ping socket"
@@ -92,7 +92,7 @@ def test_block_fallback_never_shows_a_direct_path() -> None:
     world = started(fallback=Fallback.BLOCK)
     world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
     asked = asks(world)
-    world.walk()
+    world.measure()
     (told,) = asked.result(world.now)
     assert told.choice is not None and len(told.choice.relays) == 1
     assert told.choice.reason.startswith(
@@ -105,14 +105,14 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
     phone = FakeGateway("visitor", world.internet)
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
-    world.tell(replace(phone.report(), taking=InterceptionReport("", reached, (), ())))
+    world.tell(replace(phone.report(), interception=InterceptionReport("", reached, (), ())))
     told = readout.relay_views(world.core.relays, world.core.wanted, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
 def test_refused_orders_are_shown_and_repeated_after_a_while() -> None:
     world = started()
-    world.home.refuses["Take"] = "no device rl-wifi"
+    world.home.refuses["Intercept"] = "no device rl-wifi"
     world.relays["oslo"].refuses["Relay"] = "the kernel has no bbr"
     world.wish(requests.drained("oslo", True))
 
@@ -143,7 +143,7 @@ def test_invalid_query_is_refused_with_a_sentence() -> None:
         asks(world)
 
 
-def test_query_waits_no_longer_than_the_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_waits_no_longer_than_the_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "WALKED_WITHIN_S", 60.0)
     internet = Internet(dict(FAR))
     home, oslo = FakeGateway("home", internet), FakeRelay("oslo", internet)
@@ -153,7 +153,7 @@ def test_query_waits_no_longer_than_the_walks(tmp_path: Path, monkeypatch: pytes
         if isinstance(effect, Direct):
             core.post(hosts[effect.session].carry_out(effect))
             if isinstance(effect.order, MeasureDistances):
-                core.post(hosts[effect.session].walked())
+                core.post(hosts[effect.session].measured())
 
     core = service.Service("gateway.yaml", relayed_site.config(), Store(str(tmp_path / "state.json")), perform)
     core.start()
