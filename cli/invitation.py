@@ -32,7 +32,7 @@ TIMES = 999  # nginx closes a connection after its 1000th request
 
 
 @contextmanager
-def manned(net: Stage, controller: Controller) -> Iterator[None]:
+def with_agents(net: Stage, controller: Controller) -> Iterator[None]:
     with (
         agent(controller, net.machine(TERMINAL), TERMINAL, "terminal"),
         agent(controller, net.machine("server"), "server", "relay"),

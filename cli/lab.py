@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cli import OK, Failure, lab_home
-from cli.invitation import OUTER_PROC, invitation, manned
+from cli.invitation import OUTER_PROC, invitation, with_agents
 from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http import token as api_token
 from controller.edges.http.client import Client
@@ -161,6 +161,6 @@ def _stay(net: Stage, controller: Controller, file: WebFile) -> None:
     link = net.uplink("wifi")
     for way in (link.forward, link.backward):
         way.set(loss_percent=0)  # so that later events have one cause
-    with manned(net, controller):
+    with with_agents(net, controller):
         print(f"\n{invitation(net, controller, file)}\n", flush=True)
         signal.pause()

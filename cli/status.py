@@ -13,7 +13,7 @@ from typing import Any
 from cli import OK, measured, relay
 from cli.client import add_options, api_client
 from cli.tables import ago, aligned
-from cli.troubles import carrier, link, outcasts, troubles
+from cli.troubles import carrier, link, revoked_tries, troubles
 from controller.edges.http.client import Client, Denied
 from controller.model.config import CapRule
 from controller.model.relaying import RELAYING
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
         return OK
     now = time.time()
-    warnings = [f"! {warning}" for warning in (*troubles(status), *outcasts(enrolled, now))]
+    warnings = [f"! {warning}" for warning in (*troubles(status), *revoked_tries(enrolled, now))]
     parts = (
         _gateways(status, now),
         _uplinks(status),

@@ -105,7 +105,7 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"{name}: {sentence}: {'; '.join(one['doubts'])}"
 
 
-def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
+def revoked_tries(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
     for one in enrolled:
         name, tried_at = one["name"], one["tried_at"]
         if one["standing"] == EnrolmentState.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:

@@ -106,7 +106,7 @@ def failures(sites: Iterable[Site]) -> tuple[str, ...]:
             names = (name for name in site.ports if name not in awaited(site, here))
             ports = (port for name in names if (port := bridge.port(name)))
             failed += [f"{port.name}: {unopened(port)}" for port in ports if not port.number]
-            if site.datapath is Datapath.NETDEV and any(port.number for port in bridge.ports) and cramped():
+            if site.datapath is Datapath.NETDEV and any(port.number for port in bridge.ports) and has_small_buffer():
                 failed.append(f"{site.bridge}: packets queued on one uplink block the other uplinks")
     return tuple(failed)
 
@@ -120,7 +120,7 @@ def await_controllers(sites: Iterable[Site]) -> None:
             run(ovs_vsctl("set", "Controller", site.bridge, f"max_backoff={backoff}"))
 
 
-def cramped() -> bool:
+def has_small_buffer() -> bool:
     return (sending.room() or 0) < sending.ROOM_BYTES
 
 

@@ -46,7 +46,7 @@ func TestConnectionIsConsistentAtBothEnds(t *testing.T) {
 func TestFallbackIsListedAsPlainTCP(t *testing.T) {
 	client, server := lab.Two(t)
 	handle, far := open(t, client), open(t, server)
-	must(t, lab.Exchange(client.Dial(server.PlainEcho(lab.Service+":0"), ""), 1000))
+	must(t, lab.Exchange(client.Dial(server.TCPEcho(lab.Service+":0"), ""), 1000))
 	for _, h := range []*mptcp.Handle{handle, far} {
 		connections, err := h.Connections()
 		must(t, err)

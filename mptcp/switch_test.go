@@ -120,7 +120,7 @@ func TestKernelManagerSwitchReportsOtherConnections(t *testing.T) {
 
 func TestKernelManagerHardSwitchSparesFallbackConnections(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
-	fallen := b.client.Dial(b.server.PlainEcho(lab.Service+":0"), fromWifi)
+	fallen := b.client.Dial(b.server.TCPEcho(lab.Service+":0"), fromWifi)
 	b.exchange(fallen)
 	b.prefer(fromLTE, fromWifi, true)
 	b.exchange(fallen)

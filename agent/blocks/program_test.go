@@ -27,8 +27,8 @@ func blocksOrder(blockBytes, leaseMs uint32) *agentv1.Caps {
 
 func TestAllSocketsOfTheCgroupTakeBlocks(t *testing.T) {
 	client, server := lab.Two(t)
-	at := server.PlainEcho("10.1.0.2:7")
-	looped, own := client.PlainEcho("127.0.0.1:7"), client.PlainEcho("10.1.0.1:7")
+	at := server.TCPEcho("10.1.0.2:7")
+	looped, own := client.TCPEcho("127.0.0.1:7"), client.TCPEcho("10.1.0.1:7")
 	cgroup := lab.Cgroup(t)
 	below := filepath.Join(cgroup, "below")
 	must(t, os.Mkdir(below, 0o755))
@@ -85,7 +85,7 @@ func TestAllSocketsOfTheCgroupTakeBlocks(t *testing.T) {
 func TestSocketsAreUnchangedWithoutALease(t *testing.T) {
 	client, server := lab.Two(t)
 	cgroup := lab.Cgroup(t)
-	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
+	conn := newApplication(t, client, cgroup).calls(server.TCPEcho("10.1.0.2:7").String())
 	executor, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, executor.Order(blocksOrder(block, 4000)))
 	awaitMark(t, "an older socket", conn, block)
@@ -153,7 +153,7 @@ func TestLeftoverOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
 	kill(h.agent)
 	executor, stop := governing(t, h.server, h.socket, h.cgroup)
 	must(t, executor.Order(blocksOrder(65536, 10_000)))
-	next := newApplication(t, h.server, h.cgroup).calls(h.client.PlainEcho("10.1.0.1:7").String())
+	next := newApplication(t, h.server, h.cgroup).calls(h.client.TCPEcho("10.1.0.1:7").String())
 	awaitMark(t, "one of the next agent's", next, 65536)
 	if there := count(t, h.cgroup); there != 2 {
 		t.Errorf("%d programs are attached to the cgroup, expected those of the killed agent and the next one", there)

@@ -193,7 +193,7 @@ func newHeld(t testing.TB, leaseMs uint32) *held {
 	t.Helper()
 	h := &held{cgroup: lab.Cgroup(t), socket: aSocket(t)}
 	h.client, h.server = lab.Two(t)
-	h.application, h.to = newApplication(t, h.client, h.cgroup), h.server.PlainEcho("10.1.0.2:7").String()
+	h.application, h.to = newApplication(t, h.client, h.cgroup), h.server.TCPEcho("10.1.0.2:7").String()
 	h.conn = h.application.calls(h.to)
 	h.agent = agent(t, h.client, h.socket, h.cgroup, blocksOrder(block, leaseMs))
 	awaitMark(t, "an older socket", h.conn, block)

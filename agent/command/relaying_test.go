@@ -67,7 +67,7 @@ func TestARelaysAgentMovesItsRelayedConnections(t *testing.T) {
 	})
 	b.phone.Run("ip", "address", "add", "45.0.0.2/32", "dev", "lo")
 	b.relay.Run("ip", "route", "add", "45.0.0.2", "via", "10.1.0.1")
-	b.phone.PlainEcho(beyond)
+	b.phone.TCPEcho(beyond)
 	b.near, b.far = open(t, b.phone), open(t, b.relay)
 	b.directory = b.brain.Directory("relay")
 	home := b.brain.Authority.Identity("home", b.brain.Sessions)

@@ -28,7 +28,7 @@ func TestPacketsAreIdentifiedWithoutGROBelowTheTunnel(t *testing.T) {
 	order := ordered("tun", "lte")
 	order.Paths[0].Mac = ""
 	s.order(order)
-	server := s.host.PlainEcho("10.99.0.2:0")
+	server := s.host.TCPEcho("10.99.0.2:0")
 	for _, merging := range []string{"on", "off"} {
 		s.host.Run("ethtool", "-K", "wifi", "gro", merging)
 		before := s.executor.Report().GetPaths()[0]

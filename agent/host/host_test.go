@@ -104,7 +104,7 @@ func TestAGatewayReportsNoInterceptedConnections(t *testing.T) {
 	client, server := lab.Two(t)
 	server.Run("ip", "route", "add", "local", stranger, "dev", "lo")
 	client.Run("ip", "route", "add", stranger, "via", "10.1.0.2")
-	for _, to := range []netip.AddrPort{server.PlainEcho(stranger + ":0"), server.PlainEcho("10.1.0.2:0")} {
+	for _, to := range []netip.AddrPort{server.TCPEcho(stranger + ":0"), server.TCPEcho("10.1.0.2:0")} {
 		if err := lab.Exchange(client.Dial(to, "10.1.0.1"), 1000); err != nil {
 			t.Fatal(err)
 		}

@@ -148,7 +148,7 @@ func TestExistingConnectionLearnsTheMTU(t *testing.T) {
 	for name, service := range services {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t)
-			conn := h.dial("tcp", h.own.PlainEcho(service.at).String())
+			conn := h.dial("tcp", h.own.TCPEcho(service.at).String())
 			upload(t, conn)
 			h.fit(largest)
 			upload(t, conn)

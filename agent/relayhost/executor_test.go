@@ -53,7 +53,7 @@ func newRoad(t *testing.T) *road {
 	}
 	r.server.Run("ip", "address", "add", "45.0.0.3/24", "dev", "eth0") // where nobody listens
 	for _, address := range []string{server4, server6} {
-		r.server.PlainEcho(address)
+		r.server.TCPEcho(address)
 	}
 	r.is = r.authority.Identity("tokyo", "controller:1")
 	r.executor = NewExecutor(r.relay.Try, func(_ context.Context, work func() error) error { return r.relay.Try(work) }, func() (trust.Identity, error) { return r.is, nil }, slog.New(slog.DiscardHandler))

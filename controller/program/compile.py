@@ -77,7 +77,9 @@ Wire = tuple[str, int, str]  # name, number and MAC: all that flows depend on
 
 def compile(site: Site, known: Known) -> Program:
     ports = known.observed.ports
-    there = (name for name in site.ports if name in ports and (ports[name].up or not interception.by(site, name)))
+    there = (
+        name for name in site.ports if name in ports and (ports[name].up or not interception.is_host_port(site, name))
+    )
     wires = tuple((name, ports[name].number, ports[name].mac) for name in there)
     groups = _Groups(site, known).groups()
     meters = {meter.meter_id: meter for meter in metering.meters(site, known.rates)}

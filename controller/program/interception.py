@@ -29,7 +29,7 @@ from controller.program.tables import (
 )
 
 
-def by(site: Site, port: str) -> bool:
+def is_host_port(site: Site, port: str) -> bool:
     """Return whether this is the host's port. A userspace bridge keeps a vanished device's port, in state down."""
     return site.relaying is not None and site.relaying.port == port
 

@@ -18,8 +18,8 @@ func (h *Host) Echo(address string) netip.AddrPort {
 	return h.Serve(address, true, echo)
 }
 
-// PlainEcho runs an echo server for plain TCP on an address of the host and returns where it listens.
-func (h *Host) PlainEcho(address string) netip.AddrPort {
+// TCPEcho runs an echo server for plain TCP on an address of the host and returns where it listens.
+func (h *Host) TCPEcho(address string) netip.AddrPort {
 	h.t.Helper()
 	return h.Serve(address, false, echo)
 }

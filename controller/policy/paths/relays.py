@@ -81,7 +81,7 @@ def traceroute(
     direct: Leg, candidates: Iterable[Candidate], draw: float = 0.0, filters: Filters = PRINTED
 ) -> RelaySelection:
     """Choose as the paper's traceroute rule: one relay that passes both filters, by `draw` (0 to below 1)."""
-    left = surviving(direct, _standing(candidates), filters)
+    left = passing_relays(direct, _standing(candidates), filters)
     if not left:
         return RelaySelection((), "no relay passes both router filters")
     chosen = left[int(draw * len(left))]
@@ -90,12 +90,16 @@ def traceroute(
     )
 
 
-def surviving(direct: Leg, candidates: Iterable[Candidate], filters: Filters = PRINTED) -> list[Candidate]:
-    return [each for each in candidates if counts(direct, each, filters) and distances(direct, each, filters)]
+def passing_relays(direct: Leg, candidates: Iterable[Candidate], filters: Filters = PRINTED) -> list[Candidate]:
+    return [
+        each
+        for each in candidates
+        if passes_count_filter(direct, each, filters) and passes_rtt_filter(direct, each, filters)
+    ]
 
 
-def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
-    """Apply the paper's first filter, by numbers of routers."""
+def passes_count_filter(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
+    """Return whether a relay passes the paper's first filter, by numbers of routers."""
     if len(candidate.far.routers) > len(direct.routers):
         return False
     # Section 4.3.1 of the paper uses the name RN_near for this ratio, and defines it nowhere.
@@ -103,8 +107,8 @@ def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> boo
     return ratio is not None and filters.p <= ratio <= filters.q
 
 
-def distances(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
-    """Apply the second filter, by R_near, the shared router nearest to the sender.
+def passes_rtt_filter(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
+    """Return whether a relay passes the second filter, by the RTT of R_near, the shared router nearest to the sender.
 
     With p = 0.0 the first filter passes relays that share no router. They have no R_near, a case that the paper leaves
     open, and fail here. With x = 0.9 the two ways may meet only late.

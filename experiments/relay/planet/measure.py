@@ -11,13 +11,13 @@ from random import Random
 from controller.policy.paths.leg_throughput import Leg, throughput
 from controller.policy.paths.relays import (
     Filters,
-    counts,
-    distances,
     near_ratio,
+    passes_count_filter,
+    passes_rtt_filter,
+    passing_relays,
     ping,
     predicted,
     shared_ratio,
-    surviving,
 )
 from controller.policy.paths.relays import traceroute as by_traceroute
 from experiments.relay.planet.places import SETS
@@ -102,7 +102,8 @@ def _pair(readings: Readings, sender: str, receiver: str, draw: float) -> Pair:
     return Pair(
         sender, receiver, rtt_ms, *methods, ours,
         shared_ratio(direct, best), near_ratio(direct, best),
-        counts(direct, best, ANY_COUNT), distances(direct, best, ANY_DISTANCE), bool(surviving(direct, [best])),
+        passes_count_filter(direct, best, ANY_COUNT), passes_rtt_filter(direct, best, ANY_DISTANCE),
+        bool(passing_relays(direct, [best])),
     )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def test_traceroute_draws_among_relays_with_few_late_common_routers() -> None:
     drawn = [traceroute(direct, candidates, draw).relays for draw in (0.0, 0.34, 0.999)]
     assert drawn == [("one",), ("two",), ("three",)]
     everything = Filters(0.0, 1.0, 0.0, 1.0)
-    assert relays.surviving(direct, [relay("r", Leg(50.0), direct)], everything), "the filters are parameters"
+    assert relays.passing_relays(direct, [relay("r", Leg(50.0), direct)], everything), "the filters are parameters"
 
 
 CROWDED = replace(HALF_WAY, name="crowded", load=0.95)
