@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract between the brain and the hands (agent.proto), and what is made of it."""
+"""The protocol between the controller and its agents (agent.proto), and the code generated from it."""

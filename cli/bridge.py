@@ -98,7 +98,7 @@ def _report(file: str, work: Work, done: tuple[StepOutcome, ...], failed: tuple[
                 "found": outcome.step.found,
                 "wanted": outcome.step.wanted,
                 "commands": outcome.step.commands,
-                "said": outcome.messages,
+                "answer": outcome.messages,
             }
             for outcome in done
         ]

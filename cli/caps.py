@@ -58,13 +58,13 @@ def _access_points(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, .
 def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     yield ("TERMINAL", "ACCESS POINT", "ACTIVE", "CONNECTIONS", "RTT", "MOST", "LEAST", "ENFORCED BY", "WHY")
     for access_point, one in ((there, each) for there in access_points for each in there["terminals"]):
-        active = "-" if not one["heard"] else "yes" if one["active"] else "no"
+        active = "-" if not one["reporting"] else "yes" if one["active"] else "no"
         ratio = "-" if one["rtt_ratio"] is None else f"x{one['rtt_ratio']:.1f}"
         most, least = (_segments(one[each]) for each in ("most_segments", "least_segments"))
         holder = (
             "-"
             if one["agent"] is None
-            else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not completely'})"
+            else f"{one['agent']} ({one['method']}{'' if one['held'] else ', not completely'})"
         )
         counts = (str(one["connections"]), ratio, most, least)
         reason = one["reason"] if one["instead"] is None else f"{one['reason']}; {one['instead']}"

@@ -145,10 +145,10 @@ def table(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         "TOLD",
     )
     for one in relays:
-        report = one["told"]
+        report = one["report"]
         state = "drains" if one["draining"] else "stands"
         if one["why_not"] is not None:
-            state = "down" if one["heard"] else "no report"
+            state = "down" if one["reporting"] else "no report"
         at = f"[{one['address']}]:{one['port']}" if ":" in one["address"] else f"{one['address']}:{one['port']}"
         if report is None:
             yield (one["name"], at, state, *["-"] * 8)

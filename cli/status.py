@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         tables.append(aligned(measured.paths(paths)))
     if status["relays"]:
         tables.append(aligned(relay.table(status["relays"])))
-    if status["taking"]:
+    if status["interceptions"]:
         tables.append(aligned(_taking(status)))
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
@@ -135,10 +135,10 @@ def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     if tunnels:
         yield ("TUNNEL", "GATEWAY", "STATE", "PEER ADDRESS", "HEARD", "RTT", "MTU", "MOVES", "UNAUTHENTICATED PACKETS")
     for gateway, uplink, up, end in tunnels:
-        heard = "never" if end["since_packet_ms"] is None else f"{end['since_packet_ms'] / 1000:.1f} s ago"
+        last_packet = "never" if end["since_packet_ms"] is None else f"{end['since_packet_ms'] / 1000:.1f} s ago"
         rtt = f"{end['rtt_us'] / 1000:.1f} ms" if end["rtt_us"] else "-"
         counts = (str(end["mtu_bytes"] or "-"), str(end["moves"]), str(end["unauthenticated"]))
-        yield (uplink, gateway, "up" if up else "down", end["peer"] or "-", heard, rtt, *counts)
+        yield (uplink, gateway, "up" if up else "down", end["peer"] or "-", last_packet, rtt, *counts)
 
 
 def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -168,12 +168,12 @@ def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     yield ("RELAYED", "GATEWAY", "CONNECTIONS", "VIA RELAY", "DIRECTLY", "RESET", "BYTES UP", "DOWN")
-    for taking in status["taking"]:
-        for one in taking["terminals"]:
+    for site in status["interceptions"]:
+        for one in site["terminals"]:
             counts = (
                 str(one[each]) for each in ("connections", "relayed", "direct", "reset", "bytes_up", "bytes_down")
             )
-            yield (one["name"], taking["gateway"], *counts)
+            yield (one["name"], site["gateway"], *counts)
 
 
 def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:

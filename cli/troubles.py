@@ -35,9 +35,9 @@ def troubles(status: dict[str, Any]) -> Iterator[str]:
         yield from _of_gateway(status, gateway, gateway["name"] in agents)
     yield from _unshared(status["access_points"])
     yield from relay.troubles(status["relays"])
-    for taking in status["taking"]:
-        if taking["why_not"] is not None:
-            yield f"{taking['gateway']}: terminals' TCP is not intercepted as configured: {taking['why_not']}"
+    for site in status["interceptions"]:
+        if site["why_not"] is not None:
+            yield f"{site['gateway']}: terminals' TCP is not intercepted as configured: {site['why_not']}"
     for agent in status["agents"]:
         if agent["state"] == "silent":
             yield f"agent {agent['name']}: it is connected but has not reported for three periods"

@@ -48,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(course, indent=2))
     else:
         print("\n".join(_lines(course)))
-        if any(len(hand["said"]) > LONGEST for decision in course["decisions"] for hand in decision["hands"]):
+        if any(
+            len(outcome["answer"]) > LONGEST for decision in course["decisions"] for outcome in decision["outcomes"]
+        ):
             print(f"\ntexts that end in{CUT} are cut: `./bicast why {args.terminal} --json`")
     return OK
 
@@ -122,14 +124,14 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
     yield f"    because {decision['reason']}"
     if decision["reporters"]:
         yield f"    as reported by {', '.join(decision['reporters'])}"
-    for agent in decision["hands"]:
+    for agent in decision["outcomes"]:
         yield f"    {_agent_result(agent)}"
     if decision["unmoved"]:
         yield f"    {decision['unmoved']}: {UNORDERED}"
 
 
 def _agent_result(agent: dict[str, Any]) -> str:
-    answer = shortened(agent["said"], LONGEST)
+    answer = shortened(agent["answer"], LONGEST)
     if agent["agent"] is None:
         state = {True: "", False: " (not done)", None: " (not confirmed yet)"}[agent["done"]]
         return f"{answer}{state}"

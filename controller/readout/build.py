@@ -55,7 +55,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         access_points=core.caps.view(now),
         paths=core.probing.view(now),
         relays=readout.relay_views(core.relays, core.wanted, now),
-        taking=readout.interception_views(core.relays),
+        interceptions=readout.interception_views(core.relays),
         openflow_unproven=core.config.settings.unproven,
     )
 

@@ -234,12 +234,12 @@ class HealthView:
 
 
 @dataclass(frozen=True, slots=True)
-class HandView:
+class OutcomeView:
     """The result of a decision at an agent, or at the gateway if `agent` is None."""
 
     agent: str | None
     done: bool | None  # None: no answer yet
-    said: str
+    answer: str
     connections: int
     took_us: int
     orders: int  # later ones move connections opened since
@@ -255,7 +255,7 @@ class DecisionView:
     reason: str
     hard: bool  # in-flight data is retransmitted
     copies: bool | None  # by mode auto; None: about the uplink
-    hands: tuple[HandView, ...]  # gateway first
+    outcomes: tuple[OutcomeView, ...]  # gateway first
     unmoved: str | None  # why no agent got an order
     reporters: tuple[str, ...] = ()  # empty: a person, a port or a timer caused it
 
@@ -322,5 +322,5 @@ class Snapshot:
     access_points: tuple[AccessPointView, ...]
     paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()
-    taking: tuple[InterceptionView, ...] = ()
+    interceptions: tuple[InterceptionView, ...] = ()
     openflow_unproven: str | None = None  # why switches cannot tell this controller from another local process

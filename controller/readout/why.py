@@ -27,9 +27,9 @@ from controller.readout.snapshot import (
     CourseView,
     DecisionView,
     EndView,
-    HandView,
     HealthView,
     MissingView,
+    OutcomeView,
     PassedView,
     TrafficView,
 )
@@ -231,9 +231,9 @@ def _armed_failovers(
 
 
 def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
-    gateway = HandView(None, entry.gateway.done, entry.gateway.answer, 0, 0, 1)
+    gateway = OutcomeView(None, entry.gateway.done, entry.gateway.answer, 0, 0, 1)
     agents = (
-        HandView(each.agent, each.done, each.answer, each.connections, each.took_us, each.orders)
+        OutcomeView(each.agent, each.done, each.answer, each.connections, each.took_us, each.orders)
         for each in entry.agents.values()
     )
     at = entry.at + wall_offset_s

@@ -117,7 +117,7 @@ def _is_in_force(access_point: dict[str, Any] | None, variant: Variant) -> bool:
         return False
     if variant.rule == "paper" and access_point["tables"] != variant.tables:
         return False
-    return variant.enforcer == NOBODY or all(one["heard"] for one in access_point["terminals"])
+    return variant.enforcer == NOBODY or all(one["reporting"] for one in access_point["terminals"])
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from cli.__main__ import main
 from controller.model.known import PortRange, RelayOverride
 from controller.protocol.reports import Role
 from tests.cli.conftest import Printed
-from tests.controller.edges.http.fake_core import RELAYED, TAKING, TOKYO, FakeCore
+from tests.controller.edges.http.fake_core import INTERCEPTION, RELAYED, TOKYO, FakeCore
 from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 
 Captured = pytest.CaptureFixture[str]
@@ -81,14 +81,16 @@ def test_drain_and_resume_name_the_open_connections(api: str, fake_core: FakeCor
 
 def test_list_and_status_show_load_and_unreachable_relays(api: str, fake_core: FakeCore, printed: Printed) -> None:
     assert "./bicast relay add" in printed("relay", "list")
-    fake_core.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
+    fake_core.snapshot = replace(
+        RELAYED, interceptions=(INTERCEPTION, replace(INTERCEPTION, gateway="shed", why_not="nft is not there"))
+    )
     listed = printed("relay", "list")
     assert "! relay tokyo: shed does not reach it: no route to host" in listed
     assert "198.51.100.9:443  stands" in listed and "0.08 ms" in listed and "41.0 ms" in listed
     status = printed("status")
     assert "! shed: terminals' TCP is not intercepted as configured: nft is not there" in status
     assert "198.51.100.9:443  stands" in status and "client   home" in status
-    assert json.loads(printed("relay", "list", "--json"))[0]["told"]["congestion"] == "bbr"
+    assert json.loads(printed("relay", "list", "--json"))[0]["report"]["congestion"] == "bbr"
 
 
 def test_relay_test_prints_legs_and_fails_if_unreachable(api: str, fake_core: FakeCore, capsys: Captured) -> None:

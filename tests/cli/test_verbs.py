@@ -307,19 +307,19 @@ def test_a_partial_failure_of_agents_is_exit_code_4(
 def test_long_agent_messages_are_cut_except_in_json(
     api: str, fake_core: FakeCore, printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
+    answer = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
     course = desk_module.COURSE
-    hand = replace(course.decisions[0].hands[1], said=said)
-    decision = replace(course.decisions[0], hands=(hand,))
+    outcome = replace(course.decisions[0].outcomes[1], answer=answer)
+    decision = replace(course.decisions[0], outcomes=(outcome,))
     monkeypatch.setattr(desk_module, "COURSE", replace(course, decisions=(decision,)))
-    monkeypatch.setattr(fake_core, "set_active", lambda *_: OverrideResult(("client is now on lte", said), True, 2))
+    monkeypatch.setattr(fake_core, "set_active", lambda *_: OverrideResult(("client is now on lte", answer), True, 2))
     for words in (["switch", "client", "lte"], ["why", "client"]):
         told = printed(*words)
         assert max(map(len, told.splitlines())) < 590
         shown = told[told.index("subflow") : told.index(" …")]
-        assert set(shown.split()) <= set(said.split()) and len(shown) > 450
+        assert set(shown.split()) <= set(answer.split()) and len(shown) > 450
         assert "`./bicast why client --json`" in told
-        assert said in printed(*words, "--json")
+        assert answer in printed(*words, "--json")
 
 
 def test_check_and_status_warn_of_plain_tcp(api: str, fake_core: FakeCore, tmp_path: Path, printed: Printed) -> None:

@@ -88,7 +88,7 @@ class AccessPointLab(GatewayLab):
         """Return whether the controller and the sockets both show the cap."""
         view, lines = self.view(terminal), self.lines(terminal, port)
         least, most = self.bounds(terminal)
-        if not (lines and view["held"] and view["hand"] == hand and most):
+        if not (lines and view["held"] and view["method"] == hand and most):
             return False
         now = self.in_flight(terminal, hand, port)
         ours = all(each.control.startswith("bicast_") for each in lines)

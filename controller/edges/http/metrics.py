@@ -78,7 +78,7 @@ OF_A_TERMINAL = (
 )
 
 
-def of_relays(relays: tuple[RelayView, ...], taking: tuple[InterceptionView, ...]) -> Iterator[RelayFamily]:
+def of_relays(relays: tuple[RelayView, ...], interceptions: tuple[InterceptionView, ...]) -> Iterator[RelayFamily]:
     up = GaugeMetricFamily("bicast_relay_up", "1 while the relay is up", labels=["relay"])
     draining = GaugeMetricFamily(
         "bicast_relay_draining", "1 while the relay is draining: it accepts no new connections", labels=["relay"]
@@ -101,11 +101,11 @@ def of_relays(relays: tuple[RelayView, ...], taking: tuple[InterceptionView, ...
             reached.add_metric([each.gateway, one.name], float(each.reason is None))
             if each.setup_ms is not None:
                 set_up.add_metric([each.gateway, one.name], each.setup_ms / 1e3)
-    for site in taking:
+    for site in interceptions:
         takes.add_metric([site.gateway], float(site.why_not is None))
     yield from (up, draining, reached, set_up, takes)
-    yield from _families(OF_A_RELAY, ["relay"], [([one.name], one.told) for one in relays if one.told is not None])
-    terminals = [([site.gateway, each.name], each) for site in taking for each in site.terminals]
+    yield from _families(OF_A_RELAY, ["relay"], [([one.name], one.report) for one in relays if one.report is not None])
+    terminals = [([site.gateway, each.name], each) for site in interceptions for each in site.terminals]
     yield from _families(OF_A_TERMINAL, ["gateway", "terminal"], terminals)
 
 
@@ -191,7 +191,7 @@ class _SnapshotCollector(Collector):
         yield from _agents(snapshot.agents)
         yield from _access_points(snapshot.access_points)
         yield from of_paths(snapshot.paths)
-        yield from of_relays(snapshot.relays, snapshot.taking)
+        yield from of_relays(snapshot.relays, snapshot.interceptions)
 
 
 def _configuration(snapshot: Snapshot) -> Iterator[Family]:
@@ -426,7 +426,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
             at = [one.gateway, one.name, each.terminal]
             active.add_metric(at, float(each.active))
             enforced.add_metric(at, float(each.held))
-            if each.heard:  # without a report a 0 would look like a counter reset
+            if each.reporting:  # without a report a 0 would look like a counter reset
                 doubts.add_metric(at, each.doubted)
             for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
                 if value is not None:

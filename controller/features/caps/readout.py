@@ -95,7 +95,7 @@ def _sharer(
         reason += "; its agent caps fewer sockets than it has sending connections"
     return SharerView(
         terminal=name,
-        heard=True,
+        reporting=True,
         active=cap.active,
         connections=cap.connections,
         rtt_ratio=cap.ratio,
@@ -108,7 +108,7 @@ def _sharer(
             for (own, other), one in sorted(cap.windows.items())
         ),
         agent=by.agent if by else None,
-        hand=_how(by, holder) if by else None,
+        method=_how(by, holder) if by else None,
         instead=by.instead if by else None,
         held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen and not short,
         reason=reason,

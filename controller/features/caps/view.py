@@ -22,7 +22,7 @@ class WindowView:
 @dataclass(frozen=True, slots=True)
 class SharerView:
     terminal: str
-    heard: bool  # an agent reports it
+    reporting: bool  # an agent reports it
     active: bool  # it sent recently
     connections: int
     rtt_ratio: float | None  # srtt / least RTT; None: not known
@@ -30,7 +30,7 @@ class SharerView:
     least_segments: int | None
     windows: tuple[WindowView, ...]
     agent: str | None  # the agent that holds the caps
-    hand: str | None  # congestion-control, clamp or window
+    method: str | None  # congestion-control, clamp or window
     instead: str | None  # why another agent than its own holds them
     held: bool  # the agent has accepted the caps and can hold all connections
     reason: str  # the figures, or why there is no cap, or why no agent holds it

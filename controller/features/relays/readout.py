@@ -35,9 +35,9 @@ def relay_view(manager: RelayManager, name: str, wished: RelayOverride, now: flo
         allowed=tuple(map(str, wished.allowed)),
         congestion=wished.congestion,
         draining=wished.draining,
-        heard=relay_agent is not None,
+        reporting=relay_agent is not None,
         why_not=_why_not(manager, name),
-        told=figures.report if figures else None,
+        report=figures.report if figures else None,
         age_s=now - figures.at if figures else None,
         reached=tuple(_reached(manager, name, str(wished.address), now)),
     )

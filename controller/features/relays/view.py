@@ -30,9 +30,9 @@ class RelayView:
     allowed: tuple[str, ...]  # ports of servers that it reaches, FIRST-LAST
     congestion: str | None  # congestion control from the override; null: the kernel's default
     draining: bool
-    heard: bool  # its agent is connected
+    reporting: bool  # its agent is connected
     why_not: str | None  # why it is not up, or not known to be; null: it is up
-    told: RelayReport | None  # its last report
+    report: RelayReport | None  # its last report
     age_s: float | None  # of the last report
     reached: tuple[ReachedView, ...]
 

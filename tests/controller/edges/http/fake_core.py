@@ -203,8 +203,8 @@ COURSE = shown.CourseView(
             False,
             None,
             (
-                shown.HandView(None, True, "gateway home: 2 groups modified", 0, 0, 1),
-                shown.HandView("relay-1", True, "it is active", 3, 140, 2),
+                shown.OutcomeView(None, True, "gateway home: 2 groups modified", 0, 0, 1),
+                shown.OutcomeView("relay-1", True, "it is active", 3, 140, 2),
             ),
             None,
             ("relay-1", "client"),
@@ -218,7 +218,7 @@ COURSE = shown.CourseView(
             "a person requested it",
             False,
             None,
-            (shown.HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
+            (shown.OutcomeView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
             "no agent can move its connections",
         ),
         shown.DecisionView(
@@ -230,7 +230,7 @@ COURSE = shown.CourseView(
             "lte: 6.1% of 300 packets lost, 0.0% late, as senders report",
             False,
             True,
-            (shown.HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
+            (shown.OutcomeView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
             None,
         ),
     ),
@@ -242,13 +242,13 @@ CLASSES = (
 )
 
 SHARES = SharerView(
-    terminal="client", heard=True, active=True, connections=2, rtt_ratio=1.5, most_segments=10, least_segments=8,
-    windows=(WindowView("192.168.110.3", "203.0.113.5", 5, 4, 0),), agent="client", hand="congestion-control",
+    terminal="client", reporting=True, active=True, connections=2, rtt_ratio=1.5, most_segments=10, least_segments=8,
+    windows=(WindowView("192.168.110.3", "203.0.113.5", 5, 4, 0),), agent="client", method="congestion-control",
     instead=None, held=True, reason="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
     doubts=(), doubted=0,
 )  # fmt: skip
 DOUBTED = replace(
-    SHARES, terminal="tablet", agent=None, hand=None, held=False,
+    SHARES, terminal="tablet", agent=None, method=None, held=False,
     reason="no agent speaks for it, and the gateway's agent home cannot: the kernel does not take the program",
     doubts=("a round trip of 0",), doubted=3,
 )  # fmt: skip
@@ -290,16 +290,16 @@ MEASURED = replace(START, paths=(LTE, WIFI))
 WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 
 
-TOLD = RelayReport("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
+REPORT = RelayReport("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
 TOKYO = RelayView(
     name="tokyo", address="198.51.100.9", port=443, allowed=("80", "443"), congestion="bbr", draining=False,
-    heard=True, why_not=None, told=TOLD, age_s=0.4,
+    reporting=True, why_not=None, report=REPORT, age_s=0.4,
     reached=(
         ReachedView("home", None, 3, 2, 41.0, 20.5, 60.0),
         ReachedView("shed", "no route to host", 0, 0, None, None, None),
     ),
 )  # fmt: skip
-TAKING = InterceptionView(
+INTERCEPTION = InterceptionView(
     gateway="home", choose=Choosing.PREDICTED, fallback=Fallback.DIRECT, why_not=None,
     terminals=(TerminalInterception("client", 3, 120, 4, 1, 10**6, 10**8),), places=2, chosen=1,
 )  # fmt: skip
@@ -313,7 +313,7 @@ DESTINATION = DestinationView(
     ),
     otherwise=(replace(CHOICE, method=Choosing.PING, relays=(), reason="no relay has both legs shorter"),),
 )  # fmt: skip
-RELAYED = replace(START, relays=(TOKYO,), taking=(TAKING,))
+RELAYED = replace(START, relays=(TOKYO,), interceptions=(INTERCEPTION,))
 
 
 class FakeCore:

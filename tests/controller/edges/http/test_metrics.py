@@ -38,7 +38,7 @@ CLIENT, TABLET = ({"gateway": "home", "access_point": "air", "terminal": name} f
 SINGLE = replace(START.terminals[0], mode=Mode.AUTO, acting=Mode.SINGLE)
 UNREAD = tuple(replace(one, sent=None, received=None) for one in START.terminals)
 UNKNOWN = replace(DOUBTED, most_segments=None, least_segments=None, rtt_ratio=None)
-SILENT = replace(DOUBTED, heard=False, doubted=0)
+SILENT = replace(DOUBTED, reporting=False, doubted=0)
 TWICE = replace(HOME, groups=(*HOME.groups, replace(HOME.groups[0], id=0x62000009)))
 NUMBERS: dict[str, tuple[Snapshot, dict[Key, float | None]]] = {  # None where there is no such series
     "gateways and agents": (replace(START, config_failures=4), {

@@ -304,7 +304,7 @@ def test_slow_agent_is_named_and_its_answer_is_kept(agent: Agent, monkeypatch: p
     for late in agent.unanswered:
         agent.tell(agent.host.carry_out(late))
     newest = agent.service.decisions("client").decisions[0]
-    assert [(host.agent, host.done) for host in newest.hands] == [(None, False), ("relay-1", True)]
+    assert [(host.agent, host.done) for host in newest.outcomes] == [(None, False), ("relay-1", True)]
 
 
 def test_agent_that_leaves_ends_the_wait(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def test_sending_terminal_is_capped_within_a_second() -> None:
     assert most(laptop, stream) == ALONE
     told = air.view("laptop")
     assert (told.active, told.connections, told.most_segments, told.least_segments) == (True, 1, ALONE, ALONE - 1)
-    assert (told.agent, told.hand, told.held) == ("laptop", "congestion-control", True)
+    assert (told.agent, told.method, told.held) == ("laptop", "congestion-control", True)
     assert "ideal: 1 active, 20 Mbit/s x (16.0 + 2) ms" in told.reason and told.rtt_ratio == 1.0
     assert laptop.caps[-1].sharers == 1 and laptop.caps[-1].block_bytes > 100_000
 
@@ -67,7 +67,7 @@ def test_cap_lasts_as_long_as_it_is_renewed_and_longer_than_a_late_report() -> N
     assert len(laptop.caps) < 20, "an unchanged order is repeated only to renew its lease"
     laptop.silent, told = True, len(laptop.caps)
     air.run(6)
-    assert len(laptop.caps) <= told + 1 and not air.view("laptop").heard
+    assert len(laptop.caps) <= told + 1 and not air.view("laptop").reporting
     air.hosts.clear()  # the controller is gone
     air.now += LEASE_MS / 1000 + 1.1
     assert most(laptop, stream) is None
@@ -83,7 +83,7 @@ def test_gateway_caps_a_phone_and_a_laptop_caps_itself() -> None:
     air.run(3)
     assert gateway.interval_ms == 250 and gateway.caps[0].ports == ("lan0",)
     assert (most(gateway, phones), most(gateway, own), most(laptop, own)) == (ONE_OF_TWO, None, ONE_OF_TWO)
-    assert [(told.agent, told.hand) for told in map(air.view, ("phone", "laptop"))] == [
+    assert [(told.agent, told.method) for told in map(air.view, ("phone", "laptop"))] == [
         ("home", "window"),
         ("laptop", "congestion-control"),
     ]
@@ -119,7 +119,7 @@ def test_missing_enforcement_is_reported_with_the_reason() -> None:
     air.gateway("report", cannot={"window": "no clsact here"})
     air.run(1)
     assert "the gateway's agent home cannot: no clsact here" in air.view("laptop").reason
-    assert not air.view("phone").heard
+    assert not air.view("phone").reporting
 
 
 def test_gateway_replaces_a_refusing_agent_which_is_retried() -> None:
