@@ -13,6 +13,7 @@ from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
 from tests.controller.edges.http.fake_core import BEARER, SETTINGS, TOKEN, FakeCore
 from tests.controller.edges.http.fake_enroller import FakeEnroller
+from tests.system.evidence import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,9 @@ def serving(shared: FakeCore, shared_enroller: FakeEnroller) -> Iterator[Serving
 
 @pytest.fixture
 def http(serving: Serving, fake_core: FakeCore, fake_enroller: FakeEnroller) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
+    with httpx.Client(
+        base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False, timeout=PATIENCE_S
+    ) as client:
         yield client
 
 

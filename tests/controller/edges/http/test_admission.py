@@ -15,6 +15,7 @@ from controller.edges.http.server import Serving
 from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import HEAD, START, TOKEN, FakeCore
 from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
+from tests.system.evidence import PATIENCE_S
 
 OFF = {"mode": "off"}
 
@@ -22,7 +23,7 @@ OFF = {"mode": "off"}
 @pytest.fixture
 def bare_client(serving: Serving) -> Iterator[httpx.Client]:
     """Yield a client that sends no token unless the test adds one."""
-    with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
+    with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False, timeout=PATIENCE_S) as client:
         yield client
 
 

@@ -20,6 +20,7 @@ from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
 from controller.model.settings import Endpoint
 from tests.controller.edges.http.fake_core import BEARER, SETTINGS, TOKEN, FakeCore
+from tests.system.evidence import PATIENCE_S
 
 CHILD = """
 import sys
@@ -54,7 +55,7 @@ def test_stop_ends_the_threads_and_releases_the_address(fake_core: FakeCore) -> 
     running = serve(app, SETTINGS)
     endpoint = running.endpoint
     assert _servers() > before
-    with httpx.Client(base_url=f"http://{endpoint}", headers=BEARER, trust_env=False) as idle:
+    with httpx.Client(base_url=f"http://{endpoint}", headers=BEARER, trust_env=False, timeout=PATIENCE_S) as idle:
         assert idle.get("/healthz").status_code == 200
         running.stop()
     assert _servers() == before
@@ -101,9 +102,8 @@ def test_inherited_socket_is_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = Endpoint(*listener.getsockname())
         child = _child(listener.fileno(), LISTEN_FDS="1")
-        assert json.loads(httpx.get(f"http://{endpoint}/healthz", headers=BEARER, trust_env=False).text) == {
-            "status": "ok"
-        }
+        answer = httpx.get(f"http://{endpoint}/healthz", headers=BEARER, trust_env=False, timeout=PATIENCE_S)
+        assert json.loads(answer.text) == {"status": "ok"}
         told, complaints = child.communicate("")
     assert (told.strip(), complaints, child.returncode) == (str(endpoint), "", 0)
 

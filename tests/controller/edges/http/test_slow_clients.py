@@ -20,6 +20,7 @@ from controller.model.settings import Endpoint
 from tests.controller.edges.http.fake_core import BEARER, HEAD, SETTINGS, START, TOKEN, FakeCore
 from tests.controller.edges.http.test_server import CHILD, begin
 from tests.controller.edges.openflow.switches import until
+from tests.system.evidence import PATIENCE_S
 
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X-Slow: "
 HALF_A_BODY = (
@@ -123,7 +124,9 @@ def test_unread_answers_do_not_block_other_clients(fake_core: FakeCore, monkeypa
 def test_next_request_of_a_client_restarts_its_timeout(impatient: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("REQUEST_WITHIN_S", "ANSWER_WITHIN_S"):
         monkeypatch.setattr(server, limit, 3600.0)
-    with httpx.Client(base_url=f"http://{impatient.endpoint}", headers=BEARER, trust_env=False) as client:
+    with httpx.Client(
+        base_url=f"http://{impatient.endpoint}", headers=BEARER, trust_env=False, timeout=PATIENCE_S
+    ) as client:
         assert client.get("/healthz").status_code == 200
         (connection,) = impatient._server.server_state.connections
         deadline = connection._deadline  # type: ignore[union-attr]
