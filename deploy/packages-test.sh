@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests the packages of build/packages (tests/packages) in clean roots of their distributions, which debootstrap makes
-# once. Upgrades begin with the packages of the tag before this commit; before the first tag, with those of the commit
-# before. They are built once.
+# once; the packages for arm64 in one root whose programs QEMU runs. Upgrades begin with the packages of the tag before
+# this commit; before the first tag, with those of the commit before. They are built once.
 #
 #   deploy/packages-test.sh [DISTRIBUTION ...]      all, if none is named
 set -euo pipefail
@@ -22,21 +22,22 @@ fail() {
 
 # The root with what the packages depend on and recommend. No daemon may start while apt installs it.
 prepare() {
-    local distribution=$1 root=$PWD/build/roots/$1 wanted suite=${suites[$1]} script=/usr/share/debootstrap/scripts
-    local -a packages=(build/packages/bicast-agent_*_amd64.deb "build/packages/$1"/*.deb)
-    [[ -e ${packages[0]} && -e ${packages[1]} ]] || fail "there are no packages of $distribution: make packages"
+    local distribution=$1 architecture=$2 root=$PWD/build/roots/$1-$2 wanted
+    local suite=${suites[$1]} script=/usr/share/debootstrap/scripts
+    local -a packages=(build/packages/bicast-agent_*_"$2".deb "build/packages/$1"/*_"$2".deb)
+    [[ -e ${packages[0]} && -e ${packages[1]} ]] || fail "there are no packages of $1 for $2: make packages"
     wanted=$({
         echo systemd
         for each in "${packages[@]}"; do dpkg-deb --field "$each" Depends Recommends; done
     } | tr ',' '\n' | sed -E 's/^[A-Z][a-z]*://; s/\|.*//; s/\(.*//; s/ //g' | grep -v '^bicast' | sort -u)
     [[ $(cat "$root/made-of" 2>/dev/null) != "$wanted" ]] || return 0
-    echo "packages-test: making a root of $distribution in $root"
+    echo "packages-test: making a root of $distribution ($architecture) in $root"
     rm -rf "$root"
     mkdir -p "$root"
     script+=/$suite
     [[ -e $script ]] || script=${script%/*}/gutsy # of every Ubuntu
-    debootstrap --variant=minbase --components=main,universe "$suite" "$root" "${archives[$distribution]}" "$script" \
-        >"$root.log" 2>&1 || fail "debootstrap failed: see $root.log"
+    debootstrap --arch="$architecture" --variant=minbase --components=main,universe "$suite" "$root" \
+        "${archives[$distribution]}" "$script" >"$root.log" 2>&1 || fail "debootstrap failed: see $root.log"
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod 755 "$root/usr/sbin/policy-rc.d"
     # shellcheck disable=SC2086  # a list of names
@@ -62,9 +63,12 @@ build_previous() {
 }
 
 setup/packages.sh setup/packages/build.txt
-(($#)) || set -- "${!suites[@]}"
+(($#)) || {
+    prepare debian-13 arm64
+    set -- "${!suites[@]}"
+}
 for distribution; do
-    prepare "$distribution"
+    prepare "$distribution" amd64
 done
 commit=$(git rev-parse --short "$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo HEAD^)^{commit}")
 export BICAST_PREVIOUS=$PWD/build/previous/$commit

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages of this tree: bicast-agent in build/packages for each kind of machine, and bicast with
-# bicast-lab for amd64 in a directory of each distribution, because each has another Python. The same commit gives the
-# same bytes.
+# Builds the Debian packages of this tree: bicast-agent in build/packages for each kind of machine, and bicast for
+# amd64 and arm64 with bicast-lab for amd64 in a directory of each distribution, because each has another Python. The
+# same commit gives the same bytes.
 #
-#   deploy/packages.sh [DISTRIBUTION ...]      only for these, and bicast-agent for amd64 alone
+#   deploy/packages.sh [DISTRIBUTION ...]      only for these, and for amd64 alone
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
@@ -42,13 +42,14 @@ package() {
 
 architectures=(amd64)
 (($#)) || {
-    architectures+=(arm64 armhf)
+    architectures+=(arm64)
+    package bicast-agent armhf "$out"
     set -- "${!pythons[@]}"
 }
 for architecture in "${architectures[@]}"; do
     package bicast-agent "$architecture" "$out"
-done
-for distribution; do
-    BICAST_PYTHON=${pythons[$distribution]} package bicast amd64 "$out/$distribution"
+    for distribution; do
+        BICAST_PYTHON=${pythons[$distribution]} package bicast "$architecture" "$out/$distribution"
+    done
 done
 (cd "$out" && find . -name '*.deb' -printf '%P\n' | sort | xargs sha256sum --)

@@ -39,7 +39,7 @@ def previous(distribution: str) -> Release:
 @pytest.fixture
 def machine(distribution: str) -> Iterator[GatewayMachine]:
     """Yield a machine with a gateway's ports, a phone and a server, and nothing of ours installed."""
-    root = TREE / "build/roots" / distribution
+    root = TREE / "build/roots" / f"{distribution}-amd64"
     with TemporaryDirectory(dir="/srv") as directory:  # systemd mounts a file system of its own at /tmp
         place = Path(directory)
         place.chmod(0o755)

@@ -11,14 +11,15 @@ NAMES = ("bicast-agent", "bicast", "bicast-lab")  # in the order of their depend
 
 
 class Release:
-    def __init__(self, directory: Path, distribution: str) -> None:
-        self._directory, self._distribution = directory, distribution
+    def __init__(self, directory: Path, distribution: str, architecture: str = "amd64") -> None:
+        self._directory, self._distribution, self._architecture = directory, distribution, architecture
 
     def file(self, name: str) -> Path:
         for place in (self._directory, self._directory / self._distribution):
-            for found in place.glob(f"{name}_*_amd64.deb"):
+            for found in place.glob(f"{name}_*_{self._architecture}.deb"):
                 return found
-        raise AssertionError(f"{self._directory} has no {name} for {self._distribution}: make packages")
+        what = f"{name} of {self._distribution} for {self._architecture}"
+        raise AssertionError(f"{self._directory} has no {what}: make packages")
 
     def field(self, name: str, field: str) -> str:
         words = ["dpkg-deb", "--field", self.file(name), field]
