@@ -59,7 +59,7 @@ func TestTerminalsConnectionsAreRelayed(t *testing.T) {
 		t.Fatalf("%d connections asked the server for MPTCP, expected plain TCP", n)
 	}
 	if _, err := r.seen(relay4, "80"); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Fatalf("what is excepted reads %v, expected to be left alone and so refused by whoever is there", err)
+		t.Fatalf("a connection to an excepted network gets %v, expected a refusal by the destination", err)
 	}
 	r.end(taking, unix.SIGTERM)
 	r.expectNothingLeft()

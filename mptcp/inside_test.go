@@ -41,7 +41,7 @@ func TestDialIsBoundedAndDoesNotDelayDo(t *testing.T) {
 	impatient, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := handle.Dial(impatient, func() error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, expected who does not wait to be told so", err)
+		t.Errorf("the call without a wait returns %v, expected an error that says so", err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- handle.Do(func() error { return nil }) }()

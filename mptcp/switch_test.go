@@ -54,7 +54,7 @@ func TestRepeatedSwitchSendsNoOrders(t *testing.T) {
 	b.prefer(fromLTE, fromWifi, false)
 	told := b.client.Counter("MPPrioTx")
 	if change := b.prefer(fromLTE, fromWifi, false); b.client.Counter("MPPrioTx") != told {
-		t.Errorf("it was told again: %q", change.Did)
+		t.Errorf("the switch repeats the change: %q", change.Did)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestKernelManagerSwitchReportsOtherConnections(t *testing.T) {
 	change := b.prefer(fromLTE, fromWifi, false)
 	said := change.Did[len(change.Did)-1]
 	if change.Connections != 2 || !strings.Contains(said, "every connection of the namespace from 10.2.0.1 or 10.1.0.1, 2") {
-		t.Errorf("it reached %d and said %q", change.Connections, said)
+		t.Errorf("the switch reached %d connections and answered %q", change.Connections, said)
 	}
 }
 

@@ -70,20 +70,20 @@ func TestFeedStreamsTheStateAndEveryChange(t *testing.T) {
 	executor, socket := serving(t)
 	one := subscribe(t, socket)
 	if line := one.receive(); line != (report{}) {
-		t.Errorf("%+v is told before anything is known", line)
+		t.Errorf("the first line is %+v, expected an empty report before the first order", line)
 	}
 	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 9000}))
 	other := one
 	for number := range 2 {
 		if line := other.receive(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 9000 {
-			t.Errorf("program %d is told %+v, expected 3, 8192 and 9000 at most", number, line)
+			t.Errorf("subscriber %d receives %+v, expected 3 sharers, 8192 bytes and at most 9000 ms", number, line)
 		}
 		other = subscribe(t, socket)
 	}
 	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 10_000})) // renewal without news
 	must(t, executor.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 9000}))
 	if line := one.receive(); line.Sharers != 2 || line.BlockBytes != 65536 {
-		t.Errorf("%+v is told, expected 2 and 65536", line)
+		t.Errorf("the feed sends %+v, expected 2 sharers and 65536 bytes", line)
 	}
 	must(t, executor.Order(&agentv1.Caps{}))
 	if line := one.receive(); line != (report{}) {
@@ -104,7 +104,7 @@ func TestNumberIsUnknownAfterTheLease(t *testing.T) {
 	must(t, executor.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
 	one.receive()
 	if line := one.receive(); line != (report{}) || time.Since(began) < 400*time.Millisecond {
-		t.Errorf("%+v is told after %v, expected nothing to be known after 500 ms", line, time.Since(began))
+		t.Errorf("the feed sends %+v after %v, expected an empty report when the lease of 500 ms ends", line, time.Since(began))
 	}
 }
 
@@ -113,11 +113,11 @@ func TestRefusedOrderChangesNothing(t *testing.T) {
 	must(t, executor.Order(blocksOrder(8192, 10_000)))
 	for _, absurd := range []*agentv1.Caps{blocksOrder(8192, 0), blocksOrder(8192, 499), blocksOrder(8192, 10_001), blocksOrder(maxBlock+1, 3000)} {
 		if err := executor.Order(absurd); err == nil {
-			t.Errorf("%v is taken", absurd)
+			t.Errorf("the executor accepts the order %v", absurd)
 		}
 	}
 	if news := executor.current(); news.Sharers != 3 || news.BlockBytes != 8192 {
-		t.Errorf("%+v is known after absurd orders", news)
+		t.Errorf("the state is %+v after refused orders", news)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestBadClientsDoNotDisturbOthers(t *testing.T) {
 	for number := uint32(1); attended(executor) > 1; number++ {
 		executor.feed.publish(News{Sharers: number, Until: time.Now().Add(time.Hour)})
 		if line := honest.receive(); line.Sharers != number {
-			t.Fatalf("%d sharers are told, expected %d", line.Sharers, number)
+			t.Fatalf("the feed sends %d sharers, expected %d", line.Sharers, number)
 		}
 		if number > 100_000 {
 			t.Fatal("a client that never reads stays connected")

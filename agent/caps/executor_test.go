@@ -73,7 +73,7 @@ func TestSweepIsRetriedWithoutCaps(t *testing.T) {
 	}
 	p.failing = errors.New("no sweep")
 	if said, err := executor.Order(orderOf()); err == nil {
-		t.Fatalf("%q, expected to be told that sockets may still be held", said)
+		t.Fatalf("the order returns %q, expected an error: sockets may still have caps", said)
 	}
 	executor.tick() // fails again
 	p.failing, p.swept = nil, 0

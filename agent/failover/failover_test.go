@@ -83,7 +83,7 @@ func (b *bench) pass(d time.Duration) {
 func (b *bench) expectFired(n int) {
 	b.t.Helper()
 	if len(b.preferences) != n || len(b.Fired()) != n {
-		b.t.Fatalf("fired %d times and told %d times, expected %d", len(b.preferences), len(b.Fired()), n)
+		b.t.Fatalf("%d failovers fired and %d were reported, expected %d", len(b.preferences), len(b.Fired()), n)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestFiredDropsTheOldestWhenNobodyReads(t *testing.T) {
 		b.pass(2 * stallMS * time.Millisecond)
 	}
 	if first := <-b.Fired(); first.GetName() != "3" {
-		t.Fatalf("the first that is told is %s, expected 3", first.GetName())
+		t.Fatalf("the first reported failover is %s, expected 3", first.GetName())
 	}
 }
 
@@ -282,7 +282,7 @@ func TestArmIsLimited(t *testing.T) {
 	}
 	b.arm("0") // replaces the first
 	if _, err := b.Arm(armed("one more")); err == nil {
-		t.Fatal("there is no bound to what a controller can arm")
+		t.Fatal("the agent accepts more armed failovers than its limit")
 	}
 }
 
@@ -307,7 +307,7 @@ func TestArmRefusesInvalidOrders(t *testing.T) {
 		}
 	}
 	if pause := b.step(context.Background()); pause != 0 {
-		t.Fatal("something that was refused is armed")
+		t.Fatal("a refused failover is armed")
 	}
 }
 

@@ -13,22 +13,22 @@ func TestABusyExecutorRepeatsItsLastPart(t *testing.T) {
 	}}
 	free <- struct{}{}
 	if now := one.now(); now != 1 {
-		t.Fatalf("%d is told, expected 1", now)
+		t.Fatalf("the part is %d, expected 1", now)
 	}
 	for range 2 {
 		if now := one.now(); now != 1 {
-			t.Fatalf("%d is told while it is busy, expected what was told before", now)
+			t.Fatalf("the part of a busy executor is %d, expected the previous one", now)
 		}
 	}
 	one.at = one.at.Add(-staleAfter)
 	if now := one.now(); now != 0 {
-		t.Fatalf("%d is told, expected nothing of an executor that has been busy for so long", now)
+		t.Fatalf("the part is %d, expected none after a long busy period", now)
 	}
 	ended := one.begin()
 	free <- struct{}{}
 	<-ended
 	free <- struct{}{}
 	if now := one.now(); now != 3 {
-		t.Fatalf("%d is told, expected what is now", now)
+		t.Fatalf("the part is %d, expected the current one", now)
 	}
 }

@@ -24,7 +24,7 @@ func TestCapsBelongToTerminalsAndWindowsToGateways(t *testing.T) {
 		h := open(t, host.Path(), role)
 		for _, name := range []string{"caps", "clamp", "window"} {
 			if told(t, h.Hello(), name).GetAvailable() != strings.Contains(able, name) {
-				t.Fatalf("%v as %v, expected it to be able to %s alone", told(t, h.Hello(), name), role, able)
+				t.Fatalf("the capability is %v as %v, expected only %s to be available", told(t, h.Hello(), name), role, able)
 			}
 		}
 		order := capped(cap)
@@ -40,7 +40,7 @@ func TestCapsBelongToTerminalsAndWindowsToGateways(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (report.GetCapping().GetMethod() != "") != (able != "") {
-			t.Fatalf("%v as %v, expected the executor to be told", report.GetCapping(), role)
+			t.Fatalf("the report names the method in %v as %v, expected one if the host is capable", report.GetCapping(), role)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestANewlyInterceptedTerminalIsNotReset(t *testing.T) {
 		}()
 		h.takes(both)
 		if err := <-opened; err != nil {
-			t.Fatalf("a terminal's connection while an order came by which it is taken: %v", err)
+			t.Fatalf("a terminal's connection during the order that intercepts it: %v", err)
 		}
 	}
 }

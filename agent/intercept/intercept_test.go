@@ -34,7 +34,7 @@ func TestEachTerminalUsesAllUplinksFromItsOwnAddresses(t *testing.T) {
 		t.Fatalf("%v, expected two of the television", taking)
 	}
 	if n := len(taking.GetPending()); n != 2 { // one for each IP version
-		t.Fatalf("%v, expected both prefixes to be sought", taking)
+		t.Fatalf("the report is %v, expected both prefixes to be pending", taking)
 	}
 }
 
@@ -181,14 +181,14 @@ func TestTerminalsChangeWithoutDisturbingOthers(t *testing.T) {
 		t.Fatalf("one terminal is no longer intercepted; another's connection: %v", err)
 	}
 	if err := tablet.goesOn(); err == nil {
-		t.Fatal("a connection outlived the order by which it was taken")
+		t.Fatal("a connection outlived the order that intercepted it")
 	}
 	h.sees(television4, server4, relay4)
 	h.eventually("it begins by what is best now", func() bool { return slices.Contains(h.subflows(), "10.97.2.2 10.97.1.2") })
 	h.takes(h.order("tokyo"))
 	h.sees(tablet4, server4, relay4)
 	if err := television.goesOn(); err != nil {
-		t.Fatalf("a terminal is taken, too: another's connection: %v", err)
+		t.Fatalf("after another terminal was intercepted, this terminal's connection fails: %v", err)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestLocalAddressesOfTerminalsAcceptNoConnections(t *testing.T) {
 		}
 	}
 	if _, err := h.opens(television4, "10.50.0.1", "22"); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Fatalf("a terminal that was led to this host's own address reads %v, expected a refusal", err)
+		t.Fatalf("a terminal that connects to this host's own address gets %v, expected a refusal", err)
 	}
 }
 

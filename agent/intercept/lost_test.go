@@ -93,7 +93,7 @@ func TestReconcileAdoptsSubflowsAndClosesSurplusOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if port := one.paths[path{lte, tokyo}].port; port != 1003 {
-		t.Fatalf("the one by LTE is taken to be from port %d, expected 1003", port)
+		t.Fatalf("the subflow over LTE has port %d, expected 1003", port)
 	}
 	if closed := <-kernel.closed; closed.Local.Port() != 1004 {
 		t.Fatalf("%v is closed, expected the one that leads elsewhere", closed)

@@ -160,7 +160,7 @@ func TestTerminalMovesPresentAndFutureConnections(t *testing.T) {
 	expectActive(t, kernel, terminal, 1, phoneLTE)
 	expectActive(t, kernel, terminal, 2, phoneLTE)
 	if !kernel.endpoints[netip.MustParseAddr(phoneWifi)] {
-		t.Fatal("connections to come would begin on the path that was left")
+		t.Fatal("new connections would begin on the previous path")
 	}
 }
 
@@ -200,7 +200,7 @@ func TestTerminalPrefersForFutureConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !kernel.endpoints[netip.MustParseAddr(phoneWifi)] {
-		t.Fatal("connections to come would begin on the path that was left")
+		t.Fatal("new connections would begin on the previous path")
 	}
 }
 
@@ -259,7 +259,7 @@ func TestPreferIgnoresClosedConnectionsOnly(t *testing.T) {
 	kernel.fails[3] = &mptcp.Error{Kind: mptcp.Gone, What: "it has ended"}
 	outcome, err := order(t, relay, kernel, phoneLTE, phoneWifi, false)
 	if err == nil || !strings.Contains(err.Error(), "no such path") || strings.Contains(err.Error(), "more") {
-		t.Fatalf("%v, expected the connection without LTE alone to be told", err)
+		t.Fatalf("the error is %v, expected only the connection without LTE in it", err)
 	}
 	if outcome.Connections != 1 {
 		t.Fatalf("%d connections reached, expected 1", outcome.Connections)

@@ -155,7 +155,7 @@ func TestExistingConnectionLearnsTheMTU(t *testing.T) {
 			raw(t, conn, func(fd int) error {
 				info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 				if err == nil && info.Pmtu != largest {
-					t.Errorf("it sends %d bytes, expected that it knows of %d", info.Pmtu, largest)
+					t.Errorf("the path MTU is %d bytes, expected %d", info.Pmtu, largest)
 				}
 				return err
 			})
@@ -184,7 +184,7 @@ func TestTerminalAcceptsTheAnswerToADatagram(t *testing.T) {
 					return
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("it knows of %d bytes, expected %d", mtu, largest)
+					t.Fatalf("the path MTU is %d bytes, expected %d", mtu, largest)
 				}
 			}
 		})
@@ -244,7 +244,7 @@ func TestReturningPortIsFitAgain(t *testing.T) {
 	h.terminals.Tick()
 	missing := h.terminals.Missing()
 	if err := missing["wifi"]; err == nil || !strings.Contains(err.Error(), "no network device wifi") {
-		t.Fatalf("%v, expected to be told", missing)
+		t.Fatalf("the missing ports are %v, expected wifi", missing)
 	}
 	h.own.Run("ip", "link", "add", "wifi", "type", "veth", "peer", "name", "wifi", "netns", h.phone.Path())
 	h.terminals.Tick()
@@ -263,6 +263,6 @@ func TestForeignProgramStays(t *testing.T) {
 	defer other.Close()
 	other.Number([]string{"wifi"})
 	if err := other.Missing()["wifi"]; err == nil || !strings.Contains(err.Error(), "has an XDP program already") {
-		t.Fatalf("%v, expected to be told", err)
+		t.Fatalf("the reason is %v, expected the program of another owner", err)
 	}
 }

@@ -163,7 +163,7 @@ func TestTheRelayServesOnlyTheNamedCertificates(t *testing.T) {
 	r.carried(home, 4433, server4)
 	r.carried(home, 4433, server6)
 	if said := r.relay.Run("ss", "-Htin", "dst", "45.0.0.2"); !strings.Contains(said, " reno ") {
-		t.Fatalf("what is sent to servers is %s, expected it to be sent with reno", said)
+		t.Fatalf("connections to servers use %s, expected reno", said)
 	}
 	of := r.authority.Relay("home", &home.Key.PublicKey, nil)
 	for what, is := range map[string]trust.Identity{

@@ -160,7 +160,7 @@ next:
 			}
 			return lines
 		case <-patience:
-			t.Fatalf("%q is not said; what is:\n%s", words, strings.Join(lines, ""))
+			t.Fatalf("the log has no %q:\n%s", words, strings.Join(lines, ""))
 		}
 	}
 }

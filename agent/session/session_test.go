@@ -193,14 +193,14 @@ func TestOutcomeFollowsItsResultOnceOnTheSameStream(t *testing.T) {
 			t.Fatalf("%v, expected the result of %d", result, id)
 		}
 		if probed := visit.Message().GetProbeReport(); probed.GetDirective() != id {
-			t.Fatalf("%v, expected what came of %d", probed, id)
+			t.Fatalf("the agent sent %v, expected the outcome of directive %d", probed, id)
 		}
 		visit.Order(&agentv1.Directive{Id: 100 + id, Order: &agentv1.Directive_MeasureDistances{MeasureDistances: &agentv1.MeasureDistances{}}})
 		if result := visit.Message().GetResult(); result.GetDirective() != 100+id || !result.GetDone() {
 			t.Fatalf("%v, expected the result of %d", result, 100+id)
 		}
 		if measured := visit.Message().GetDistancesMeasured(); measured.GetDirective() != 100+id {
-			t.Fatalf("%v, expected what came of %d", measured, 100+id)
+			t.Fatalf("the agent sent %v, expected the outcome of directive %d", measured, 100+id)
 		}
 	}
 	if !visit.Silent(50 * time.Millisecond) {
@@ -355,6 +355,6 @@ func TestReportIsDueAtOnceAfterAFired(t *testing.T) {
 	visit.End(status.Error(codes.Unavailable, "gone"))
 	visit, _ = a.brain.Welcomed(60000)
 	if report := visit.Message().GetReport(); report == nil {
-		t.Fatal("the reflex is told a third time, although a report behind it was taken")
+		t.Fatal("the agent reports the failover a third time after the acknowledgement of a later report")
 	}
 }

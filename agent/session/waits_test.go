@@ -112,7 +112,7 @@ func TestAWelcomesIntervalIsBounded(t *testing.T) {
 		0: time.Second, 1: shortestInterval, 500: 500 * time.Millisecond, 1<<32 - 1: longestInterval,
 	} {
 		if got := asked(ms); got != expected {
-			t.Fatalf("%d ms is taken as %v, expected %v", ms, got, expected)
+			t.Fatalf("%d ms becomes %v, expected %v", ms, got, expected)
 		}
 	}
 }

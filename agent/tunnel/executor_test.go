@@ -198,7 +198,7 @@ func TestACleanEndRemovesEverything(t *testing.T) {
 		}
 	}
 	if w.near.fit.told() != 0 {
-		t.Fatal("senders are still told how long packets may be")
+		t.Fatal("senders still learn the MTU")
 	}
 }
 

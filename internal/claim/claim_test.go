@@ -124,7 +124,7 @@ func TestTakeIsExclusiveUntilClose(t *testing.T) {
 		}
 		if _, err := Take(name, "tests"); !errors.Is(err, ErrTaken) ||
 			!strings.Contains(err.Error(), fmt.Sprintf("process %d of this host) tests", os.Getpid())) {
-			t.Fatalf("%v, expected to be told who has it", err)
+			t.Fatalf("the error is %v, expected the owner of the claim in it", err)
 		}
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestKilledProcessLosesItsClaim(t *testing.T) {
 		t.Fatal(said)
 	}
 	if _, said := another(t, name); !strings.Contains(said, fmt.Sprintf("process %d of this host) tests", first.Process.Pid)) {
-		t.Fatalf("the second is told %q, expected that process %d has the claim", said, first.Process.Pid)
+		t.Fatalf("the second agent's error is %q, expected process %d as the owner", said, first.Process.Pid)
 	}
 	first.Process.Kill()
 	first.Wait()
@@ -163,7 +163,7 @@ func TestTakeExcludesAnAgentWithAnotherRun(t *testing.T) {
 		t.Fatalf("%v, expected that process %d has the claim", err, first.Process.Pid)
 	}
 	if _, said := contained(t, name); !strings.Contains(said, fmt.Sprintf("process %d of this host) tests", first.Process.Pid)) {
-		t.Fatalf("another container is told %q", said)
+		t.Fatalf("the error in another container is %q", said)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), within)
 	defer stop()
@@ -195,7 +195,7 @@ func TestNobodyCanHoldAClaim(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, said := another(t, name); !strings.Contains(said, ErrTaken.Error()) {
-				t.Fatalf("a second agent is told %q", said)
+				t.Fatalf("the second agent's error is %q", said)
 			}
 			if err := mine.Close(); err != nil {
 				t.Fatal(err)
@@ -214,7 +214,7 @@ func TestAwaitReturnsWhenTheClaimIsReleased(t *testing.T) {
 	impatient, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Await(impatient, here, name); !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v, expected that who does not wait has it not", err)
+		t.Fatalf("claiming without a wait returns %v, expected a failure", err)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), within)
 	defer stop()

@@ -225,7 +225,7 @@ func (p *pair) ask() Event {
 			return event
 		}
 	}
-	p.t.Fatalf("no question of %v was heard", p.near.Local())
+	p.t.Fatalf("no request from %v arrived", p.near.Local())
 	return Event{}
 }
 
@@ -260,7 +260,7 @@ func TestNextReturnsConnectionRefused(t *testing.T) {
 			return
 		}
 		if err != nil || event.Moment == Arrived {
-			t.Fatalf("%+v and %v, expected that nobody listens", event, err)
+			t.Fatalf("got %+v and %v, expected a port unreachable error", event, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestWatchWritesPlainPagesToAPipe(t *testing.T) {
 	page := watched(b, into, outOf)
 	b.wants(page, token, "10.1.0.1:")
 	if strings.Contains(page, "\x1b") {
-		t.Errorf("what a terminal is told is among it: %q", page)
+		t.Errorf("the output to a pipe contains escape sequences: %q", page)
 	}
 }
 

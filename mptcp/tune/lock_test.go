@@ -32,6 +32,6 @@ func TestLockIgnoresUnprivilegedHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("it waits for somebody who has no right to it")
+		t.Fatal("the lock waits for a process without the right to it")
 	}
 }

@@ -98,7 +98,7 @@ func TestUndoKeepsTheLastPathOfALiveConnection(t *testing.T) {
 	}
 	steps, err := tune.Undo(h, state, false)
 	if !errors.Is(err, tune.ErrStillUsed) || !strings.Contains(err.Error(), "endpoint 10.1.0.1 cannot go") {
-		t.Fatalf("%v, expected to be told that the endpoint stays", err)
+		t.Fatalf("the error is %v, expected the remaining endpoint in it", err)
 	}
 	if fmt.Sprint(would) != fmt.Sprint(steps) {
 		t.Errorf("a dry run says\n%v\nand what was done was\n%v", would, steps)

@@ -64,7 +64,7 @@ func TestOnwardForwardsOnlySubflows(t *testing.T) {
 		return errors.Join(forwarder.Replace(forwards), forwarder.Replace(forwards)) // idempotent
 	})
 	if released(t, relay) {
-		t.Fatal("what is of a process that lives is taken away")
+		t.Fatal("release removed the devices of a running process")
 	}
 	handle, err := mptcp.Open(gateway.Path())
 	if err != nil {
@@ -98,7 +98,7 @@ func TestOnwardForwardsOnlySubflows(t *testing.T) {
 			_, err := net.DialTimeout("tcp", to, unheard)
 			return err
 		}); err == nil {
-			t.Errorf("%s is reached by who joins no connection", to)
+			t.Errorf("the relay forwards a connection to %s that is no allowed join", to)
 		}
 	}
 	expectNothing := func() {
@@ -174,7 +174,7 @@ func TestTendRestoresRulesAfterAFirewallRestart(t *testing.T) {
 	relay.Run("nft", "flush", "ruleset")
 	forwarder.lock.Close() // as if the process were killed
 	if !released(t, relay) || relay.Run("sysctl", "-a", "-r", "forwarding") != before {
-		t.Error("devices forward on for nobody")
+		t.Error("release did not restore the forwarding settings of a killed process")
 	}
 }
 

@@ -27,7 +27,7 @@ func TestTerminalLeavesConnectionsToOthers(t *testing.T) {
 		proxy.leave(greedy)
 	}
 	if !proxy.enter(greedy, false) {
-		t.Fatal("who has ended connections opens no other ones")
+		t.Fatal("a client cannot open connections after its earlier ones ended")
 	}
 }
 

@@ -28,6 +28,6 @@ func TestRecentNetworksAreLimitedInTimeAndNumber(t *testing.T) {
 	}
 	known := server.RecentNetworks(now.Add(time.Second))
 	if len(known) != maxNetworks || !slices.Contains(known, here.network) || slices.Contains(known, expected[0]) {
-		t.Fatalf("%d networks, expected the newest %d and that of who is here", len(known), maxNetworks)
+		t.Fatalf("got %d networks, expected the newest %d and that of the open connection", len(known), maxNetworks)
 	}
 }

@@ -146,7 +146,7 @@ func TestRefusedGatewayGetsTheReason(t *testing.T) {
 		err = errors.New(r.answered(end))
 	}
 	if !strings.Contains(err.Error(), "HTTP/1.1 429 ") {
-		t.Fatalf("%v, expected what the relay said", err)
+		t.Fatalf("the error is %v, expected the relay's answer", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestRefusedPeerThatKeepsSendingIsCut(t *testing.T) {
 			return
 		}
 		if time.Now().After(late) {
-			t.Fatalf("who was refused is read for longer than %v, expected %v", within, soon)
+			t.Fatalf("the relay reads a refused client for longer than %v, expected %v", within, soon)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestCapsEndWithTheLeaseWhenTheAgentIsKilled(t *testing.T) {
 	for _, each := range []*capstest.Upload{one, another} {
 		rises(each, 12, 60)
 		if now := each.Info().Max_pacing_rate; now != ^uint64(0) {
-			t.Fatalf("%d bytes a second at most, expected what it had", now)
+			t.Fatalf("the pacing rate is %d bytes a second, expected the original one", now)
 		}
 	}
 	if now := atRoot(w); now != 1 {

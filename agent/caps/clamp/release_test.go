@@ -29,7 +29,7 @@ func TestReleaseRemovesAKilledAgentsClamp(t *testing.T) {
 		t.Fatalf("%d programs are detached and %d are left, expected that of the killed agent to be detached", gone, atRoot(w))
 	}
 	if now := upload.Info().Max_pacing_rate; now != ^uint64(0) {
-		t.Errorf("%d bytes a second at most, expected what it had", now)
+		t.Errorf("the pacing rate is %d bytes a second, expected the original one", now)
 	}
 	upload.AwaitWindow(30, 10_000) // before the lease ends
 	if gone := release(w); gone != 0 {

@@ -135,10 +135,10 @@ func TestMissingPortDoesNotAffectOthers(t *testing.T) {
 	order := capped(10, lasting)
 	order.Ports = append(order.Ports, "nowhere")
 	if said, err := h.executor.Order(order); err != nil {
-		t.Fatalf("%q, %v, expected the others to be obeyed", said, err)
+		t.Fatalf("the order returns %q, %v, expected the other ports to be attached", said, err)
 	}
 	if missing := h.executor.Report().GetMissing(); len(missing) != 1 || missing[0].Port != "nowhere" {
-		t.Fatalf("%v, expected to be told", missing)
+		t.Fatalf("the report misses the ports %v, expected the absent one", missing)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestReturningPortIsAttachedAgain(t *testing.T) {
 	h.executor.Tick()
 	missing := h.executor.Report().GetMissing()
 	if len(missing) != 1 || missing[0].Port != "wifi" || !strings.Contains(missing[0].Reason, "the network device wifi does not exist") {
-		t.Fatalf("%v, expected to be told", missing)
+		t.Fatalf("the report misses the ports %v, expected the absent one", missing)
 	}
 	h.wire("wifi", "1")
 	h.executor.Tick()

@@ -201,7 +201,7 @@ func TestClosedConnectionIsRemovedSoon(t *testing.T) {
 			told, _, err := b.passing()
 			b.must(err)
 			if len(told) == 0 != c.over {
-				t.Fatalf("%v, expected that it is over: %v", told, c.over)
+				t.Fatalf("the report lists %v, expected the connection to be over: %v", told, c.over)
 			}
 			b.must(b.forget())
 			b.flow() // packets in flight still belong to it
@@ -209,7 +209,7 @@ func TestClosedConnectionIsRemovedSoon(t *testing.T) {
 			b.must(b.forget())
 			var f flow
 			if err := b.objects.Flows.Lookup(b.ends(), &f); err != nil != c.over {
-				t.Fatalf("%v, expected that it is forgotten: %v", err, c.over)
+				t.Fatalf("looking up the flow returns %v, expected it to be deleted: %v", err, c.over)
 			}
 		})
 	}
@@ -225,7 +225,7 @@ func TestPassingReportsTheLatestFirst(t *testing.T) {
 	all, held, err := b.passing()
 	b.must(err)
 	if len(all) != maxPassing || held != 0 || all[0].TerminalPort != maxPassing+100 {
-		t.Fatalf("%d are told, %d held, the first %v", len(all), held, all[0])
+		t.Fatalf("the report has %d connections, %d of them capped, the first %v", len(all), held, all[0])
 	}
 }
 
@@ -243,7 +243,7 @@ func TestForgedConnectionsHideNoRealOnes(t *testing.T) {
 	all, _, err := b.passing()
 	b.must(err)
 	if len(all) != maxPassing || !all[0].HasScale || all[0].OtherPort != otherPort {
-		t.Fatalf("%d are told, the first %v, expected that whose beginning was seen", len(all), all[0])
+		t.Fatalf("the report has %d connections, the first %v, expected the one with an observed handshake", len(all), all[0])
 	}
 }
 

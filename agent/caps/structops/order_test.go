@@ -62,7 +62,7 @@ func TestRefusedOrderKeepsThePreviousOne(t *testing.T) {
 	upload := w.Upload(far, false)
 	w.Order(executor, capOf(near, far, 5, 10))
 	if _, err := executor.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 20, 10)}, LeaseMs: lease}); err == nil {
-		t.Fatal("it is taken")
+		t.Fatal("the executor accepts a cap with a minimum above its maximum")
 	}
 	upload.StaysWithin(5, 10)
 }

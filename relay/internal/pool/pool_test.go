@@ -149,7 +149,7 @@ func TestPoolNoticesARelayThatStopsAndReturns(t *testing.T) { endsAndIsBack(t) }
 
 func TestTimedTakeFailsAtOnceWhenTheRelayStops(t *testing.T) {
 	if took := endsAndIsBack(t); took > callerTimeout/2 {
-		t.Fatalf("that the relay is out of reach is said after %v, expected at once", took)
+		t.Fatalf("the pool reports an unreachable relay after %v, expected at once", took)
 	}
 }
 
@@ -188,7 +188,7 @@ func endsAndIsBack(t *testing.T) (took time.Duration) {
 		end.Reset()
 	}
 	if pool.Heard().Err() != nil {
-		t.Fatal("a relay that refuses is said to be silent: it may answer those who are in")
+		t.Fatal("the pool treats a refusing relay as silent; it may still answer open connections")
 	}
 	r.open()
 	for await(t, "the relay is found again", changes) != nil {
@@ -204,7 +204,7 @@ func endsAndIsBack(t *testing.T) (took time.Duration) {
 func TestTakeFailsForAnUnauthorizedGateway(t *testing.T) {
 	_, pool, changes := begin(t, "elsewhere")
 	if err := await(t, "it is said", changes); err == nil {
-		t.Fatal("the relay is said to be in reach")
+		t.Fatal("the pool reports the relay as reachable")
 	}
 	if end, err := pool.Take(context.Background()); err == nil {
 		end.Reset()
@@ -225,7 +225,7 @@ func TestSilentRelayIsUnreachableDespiteIdleConnections(t *testing.T) {
 	one.Reset()
 	waits := pool.Heard()
 	if err := await(t, "it is found out", changes); err == nil {
-		t.Fatal("the relay is said to be in reach")
+		t.Fatal("the pool reports the relay as reachable")
 	}
 	await(t, "who waits for an answer is told", waits.Done())
 	if one, err := pool.Take(context.Background()); err == nil {
@@ -317,7 +317,7 @@ func answersOthers(t *testing.T) (stalled bool, err error) {
 		return stalled, fmt.Errorf("the slow opening ended with %w, expected it to be waited for while the relay answers others", err)
 	}
 	if _, err := pool.Stored(); err != nil {
-		return stalled, fmt.Errorf("the relay is said to be out of reach: %w", err)
+		return stalled, fmt.Errorf("the pool reports the relay as unreachable: %w", err)
 	}
 	return stalled, nil
 }
@@ -330,10 +330,10 @@ func TestCancelledTakeDoesNotMarkTheRelay(t *testing.T) {
 		cancel()
 	}()
 	if _, err := pool.Take(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v, expected the opening to end with who waited for it", err)
+		t.Fatalf("opening returns %v, expected it to end with its caller's context", err)
 	}
 	if _, err := pool.Stored(); err != nil {
-		t.Fatalf("the relay is said to be out of reach: %v", err)
+		t.Fatalf("the pool reports the relay as unreachable: %v", err)
 	}
 }
 
@@ -386,6 +386,6 @@ func TestKeepAliveMatchesADialledConnection(t *testing.T) {
 	idle := 0
 	raw.Control(func(fd uintptr) { idle, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) })
 	if said := KeepAlive(); (said == nil) != (idle == int(keepAlive.Idle.Seconds())) {
-		t.Fatalf("it is said %v, and a connection is probed after %d s", said, idle)
+		t.Fatalf("KeepAlive returns %v, but the socket's keepalive starts after %d s", said, idle)
 	}
 }
