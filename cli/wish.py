@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
         return code
     for sentence in answer["done"]:
         print(shortened(sentence, LONGEST))
-    if any(len(sentence) > LONGEST for sentence in (*answer["done"], *answer["failed"])):  # an agent's, of one terminal
+    # Only an agent's answer about one terminal is this long. `why` prints it in full.
+    if any(len(sentence) > LONGEST for sentence in (*answer["done"], *answer["failed"])):
         print(f"texts that end in{CUT} are cut: `./bicast why {args.terminal} --json`")
     sys.stdout.flush()  # results appear before errors
     for sentence in answer["failed"]:

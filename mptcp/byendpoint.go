@@ -15,10 +15,10 @@ import (
 )
 
 // PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection under
-// it, present and future. An address without an endpoint gets one that opens no subflows. Flags that are right already
-// stay, and Change is empty if all are. hard is for dead paths: it closes their subflows, notifies the peers and lets
-// the kernel reopen them as backup. It falls back to soft if a connection has no other path: its peer might refuse the
-// new subflow.
+// it, present and future. An address without an endpoint gets one that opens no subflows. Change is empty if all flags
+// were right already. hard is for dead paths: it also closes their subflows, notifies the peers and lets the kernel
+// reopen them as backup. If a connection has no other path, only flags change, as without hard: its peer might refuse
+// the new subflow.
 func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change, error) {
 	change := Change{Manager: KernelManager}
 	for _, address := range wanted {
@@ -33,7 +33,7 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 	addresses := append(slices.Clone(wanted), others...)
 	var touched []Connection
 	var err error
-	if hard { // before their subflows are closed; a soft switch does not wait for this
+	if hard { // read before the subflows are closed; without hard, the switch does not wait for this
 		if touched, err = h.UsersOf(addresses); err != nil {
 			return change, err
 		}
@@ -72,8 +72,9 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 	return change, nil
 }
 
-// isPreferred tells whether there is nothing to leave and no wanted subflow or endpoint has our backup flag. Then
-// addresses without an endpoint need none.
+// isPreferred tells whether the wanted subflows are preferred already: there is no other subflow to leave, and
+// neither a wanted subflow nor its address's endpoint has our backup flag. PreferEndpoints would then only add
+// endpoints.
 func (h *Handle) isPreferred(wanted, others []Subflow) (bool, error) {
 	if len(others) > 0 || slices.ContainsFunc(wanted, func(s Subflow) bool { return s.BackupByUs }) {
 		return false, nil
@@ -102,7 +103,7 @@ func (h *Handle) flagAddress(address netip.Addr, backup bool, change *Change) er
 	return nil
 }
 
-// ensureEndpoint returns the endpoint of an address. If there is none, it makes one without flags, which opens nothing.
+// ensureEndpoint returns the endpoint of an address. If there is none, it adds one without flags: no subflow opens.
 func (h *Handle) ensureEndpoint(address netip.Addr, change *Change) (Endpoint, error) {
 	for {
 		endpoints, err := h.Endpoints()

@@ -35,9 +35,9 @@ func TestAllSocketsOfTheCgroupTakeBlocks(t *testing.T) {
 	t.Cleanup(func() { await(t, "it is empty", func() bool { return os.Remove(below) == nil }) })
 	ours, deeper := newApplication(t, client, cgroup), newApplication(t, client, below)
 	elsewhere := newApplication(t, server, cgroup)
-	ownWay := ours.calls(at.String())
-	set(t, ownWay, 4096)
-	claimCgroup := map[string]*net.TCPConn{
+	marksItself := ours.calls(at.String())
+	set(t, marksItself, 4096)
+	unmarked := map[string]*net.TCPConn{
 		"one to the loopback":                    ours.calls(looped.String()),
 		"one to an own address, by the loopback": ours.calls(own.String()),
 		"one of another network namespace":       elsewhere.calls(own.String()),
@@ -51,15 +51,15 @@ func TestAllSocketsOfTheCgroupTakeBlocks(t *testing.T) {
 	held := map[string]*net.TCPConn{
 		"an older one": older, "a new one": ours.calls(at.String()), "one of a cgroup below": deeper.calls(at.String()),
 	}
-	claimCgroup["a new one to the loopback"] = ours.calls(looped.String())
-	claimCgroup["a new one of another network namespace"] = elsewhere.calls(own.String())
-	claimCgroup["a new one of another cgroup"] = outside(t, client, at.String())
+	unmarked["a new one to the loopback"] = ours.calls(looped.String())
+	unmarked["a new one of another network namespace"] = elsewhere.calls(own.String())
+	unmarked["a new one of another cgroup"] = outside(t, client, at.String())
 	for what, conn := range held {
 		if found := mark(t, conn); found != block {
 			t.Errorf("%s has a mark of %d bytes, expected %d", what, found, block)
 		}
 	}
-	for what, conn := range claimCgroup {
+	for what, conn := range unmarked {
 		if found := mark(t, conn); found != 0 {
 			t.Errorf("%s has a mark of %d bytes, expected none", what, found)
 		}
@@ -74,8 +74,8 @@ func TestAllSocketsOfTheCgroupTakeBlocks(t *testing.T) {
 			t.Errorf("%s has a mark of %d bytes after the end, expected none", what, found)
 		}
 	}
-	if found := mark(t, ownWay); found != 4096 {
-		t.Errorf("a mark that its program has set is %d bytes, expected 4096", found)
+	if found := mark(t, marksItself); found != 4096 {
+		t.Errorf("a mark that the application has set itself is %d bytes, expected 4096", found)
 	}
 	if there := count(t, cgroup); there != 0 {
 		t.Errorf("%d programs are left at the cgroup", there)
@@ -89,28 +89,29 @@ func TestSocketsAreUnchangedWithoutALease(t *testing.T) {
 	executor, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, executor.Order(blocksOrder(block, 4000)))
 	awaitMark(t, "an older socket", conn, block)
-	awaitMark(t, "the same past the lease", conn, 0)
+	awaitMark(t, "the same socket after the lease", conn, 0)
 }
 
 func TestUnsentDataIsLimitedToABlock(t *testing.T) {
 	client, server := lab.Two(t)
+	// Nothing accepts: the receive window fills, and the client keeps unsent data.
 	var listener net.Listener
 	server.Do(func() (err error) {
 		listener, err = net.Listen("tcp", "10.1.0.2:9")
 		return err
 	})
-	t.Cleanup(func() { listener.Close() }) // never read
+	t.Cleanup(func() { listener.Close() })
 	cgroup := lab.Cgroup(t)
 	executor, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, executor.Order(blocksOrder(block, 10_000)))
-	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
+	await(t, "the program is attached", func() bool { return count(t, cgroup) == 1 })
 	app := newApplication(t, client, cgroup)
 	held, free := app.calls(listener.Addr().String()), outside(t, client, listener.Addr().String())
 	for _, conn := range []*net.TCPConn{held, free} {
 		go conn.Write(make([]byte, 64<<20)) // ends when the test closes the connection
 	}
-	const segment = 65536 // bytes that the kernel fills before it checks again
-	await(t, "far more than a block is unsent without one", func() bool { return unsent(t, free) >= 4*(block+segment) })
+	const segment = 65536 // the kernel checks the limit again after this many bytes
+	await(t, "unsent data piles up without a block", func() bool { return unsent(t, free) >= 4*(block+segment) })
 	await(t, "the socket with a block holds unsent data", func() bool { return unsent(t, held) > 0 })
 	if found := unsent(t, held); found > block+segment {
 		t.Errorf("%d bytes are unsent, expected at most %d", found, block+segment)
@@ -122,7 +123,7 @@ func TestLeaseOfAKilledAgentEndsOnLiveSockets(t *testing.T) {
 	younger := h.application.calls(h.to)
 	kill(h.agent)
 	for what, conn := range map[string]*net.TCPConn{"an older one": h.conn, "a younger one": younger} {
-		await(t, what+" that goes on is lifted", func() bool {
+		await(t, what+" loses its mark when data flows", func() bool {
 			must(t, lab.Exchange(conn, 1000))
 			return mark(t, conn) == 0
 		})
@@ -136,9 +137,9 @@ func TestNextAgentTakesOverAKilledAgentsSockets(t *testing.T) {
 		t.Fatalf("%d programs are attached to the cgroup of a killed agent, expected its own", there)
 	}
 	executor, stop := governing(t, h.client, h.socket, h.cgroup)
-	awaitMark(t, "what nothing is ordered of any more", h.conn, 0)
+	awaitMark(t, "a socket without an order", h.conn, 0)
 	must(t, executor.Order(blocksOrder(65536, 10_000)))
-	awaitMark(t, "what is ordered again", h.conn, 65536)
+	awaitMark(t, "a socket with a new order", h.conn, 65536)
 	if there := count(t, h.cgroup); there != 1 {
 		t.Errorf("%d programs are attached to the cgroup, expected one", there)
 	}
@@ -154,11 +155,11 @@ func TestLeftoverOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
 	executor, stop := governing(t, h.server, h.socket, h.cgroup)
 	must(t, executor.Order(blocksOrder(65536, 10_000)))
 	next := newApplication(t, h.server, h.cgroup).calls(h.client.TCPEcho("10.1.0.1:7").String())
-	awaitMark(t, "one of the next agent's", next, 65536)
+	awaitMark(t, "a socket of the next agent", next, 65536)
 	if there := count(t, h.cgroup); there != 2 {
 		t.Errorf("%d programs are attached to the cgroup, expected those of the killed agent and the next one", there)
 	}
-	await(t, "past the lease the killed agent's lifts what that held", func() bool {
+	await(t, "the killed agent's program removes its marks after the lease", func() bool {
 		must(t, lab.Exchange(h.conn, 1000))
 		return mark(t, h.conn) == 0
 	})
@@ -182,7 +183,7 @@ func TestLeftoverOfAnotherVersionStays(t *testing.T) {
 	must(t, cgroupbpf.Attach(left.directory, left.objects.AtCgroup))
 	must(t, left.unload())
 	_, stop := governing(t, client, aSocket(t), cgroup)
-	await(t, "both stand", func() bool { return count(t, cgroup) == 2 })
+	await(t, "both programs are attached", func() bool { return count(t, cgroup) == 2 })
 	stop()
 	if there := count(t, cgroup); there != 1 {
 		t.Errorf("%d programs are left at the cgroup, expected that of the other version", there)
@@ -195,7 +196,7 @@ func TestLeftoverOfAnotherVersionStays(t *testing.T) {
 func TestSecondAgentIsRefusedTheCgroup(t *testing.T) {
 	host, cgroup := lab.One(t), lab.Cgroup(t)
 	_, stop := governing(t, host, aSocket(t), cgroup)
-	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
+	await(t, "the program is attached", func() bool { return count(t, cgroup) == 1 })
 	log := &lines{}
 	second := NewExecutor(aSocket(t), host.Try, slog.New(slog.NewTextHandler(log, nil)))
 	second.Govern(cgroup)
@@ -210,12 +211,12 @@ func TestSecondAgentIsRefusedTheCgroup(t *testing.T) {
 
 func TestForeignFileLockDoesNotBlockAnAgent(t *testing.T) {
 	host, cgroup := lab.One(t), lab.Cgroup(t)
-	if err := os.Chmod(cgroup, 0o755); err != nil { // like cgroups
+	if err := os.Chmod(cgroup, 0o755); err != nil { // as cgroups have
 		t.Fatal(err)
 	}
 	host.Squat(nil, []string{cgroup})
 	governing(t, host, aSocket(t), cgroup)
-	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
+	await(t, "the program is attached", func() bool { return count(t, cgroup) == 1 })
 }
 
 func TestGovernFailsForADirectoryThatIsNoCgroup(t *testing.T) {
@@ -228,7 +229,7 @@ func TestGovernFailsForADirectoryThatIsNoCgroup(t *testing.T) {
 	}
 }
 
-// outside is a connection of the test process, which is in none of our cgroups.
+// outside connects from the test process, which is in none of our cgroups.
 func outside(t testing.TB, host *lab.Host, to string) *net.TCPConn {
 	t.Helper()
 	var conn net.Conn

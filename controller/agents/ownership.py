@@ -82,17 +82,17 @@ class AddressIndex:
 
 
 class OwnershipArbiter:
-    """The owners of terminals."""
+    """Decides which connected agent speaks for each terminal."""
 
     def __init__(self, residents: AddressIndex) -> None:
         self._residents = residents
         self._addresses: dict[str, tuple[str, ...]] = {}  # by agent
         self._bound: dict[str, str] = {}  # by agent, from the certificate
         self._homes: dict[str, dict[str, AddressOwner]] = {}  # by agent: the claimed terminal, by address
-        self._claimants: dict[str, dict[str, None]] = {}  # by terminal, first come first
+        self._claimants: dict[str, dict[str, None]] = {}  # by terminal, in the order of connecting
 
     def come(self, agent: str, terminal: str, addresses: tuple[str, ...]) -> set[str]:
-        """Return the agents whose terminals may have changed."""
+        """Add a connected agent. Return the agents whose terminals may have changed."""
         changed = self.go(agent) | {agent}
         self._addresses[agent], self._bound[agent] = addresses, terminal
         self._homes[agent] = self._residents.at_host(terminal, addresses)
@@ -103,7 +103,7 @@ class OwnershipArbiter:
         return changed
 
     def go(self, agent: str) -> set[str]:
-        """Return the other agents whose terminals may have changed."""
+        """Remove an agent, if it is known. Return the other agents whose terminals may have changed."""
         changed: set[str] = set()
         for terminal in self._wanted(agent):
             claimants = self._claimants[terminal]
@@ -115,6 +115,7 @@ class OwnershipArbiter:
         return changed
 
     def homes(self, agent: str) -> dict[str, AddressOwner]:
+        """Return the addresses that the agent speaks for."""
         homes = self._homes[agent]
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
 

@@ -168,7 +168,7 @@ def _returning(returned: Returned, traffic: TrafficClass) -> str:
 
 # Groups of uplinks
 
-MOST_KEPT = 1 << 15  # cached addresses: most changes concern one
+MOST_KEPT = 1 << 15  # cached addresses: most changes concern one address, the others come from the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class UsableUplink:
 
     uplink: Uplink
     up: bool
-    screened: bool
+    screened: bool  # no copies arrive at its other end: used last
     port: int
     actions: tuple[Action, ...]
     copied: tuple[Action, ...]  # for packets that leave by another uplink too
@@ -193,6 +193,7 @@ class UsableUplinks:
 
 @lru_cache(maxsize=1024)
 def paths(*usable: UsableUplink) -> UsableUplinks:
+    """Return one object for equal uplinks: the caches below compare by identity."""
     return UsableUplinks(usable)
 
 

@@ -40,23 +40,26 @@ class OrderStatus(Generic[Order]):
     def __init__(self, last: Order) -> None:
         self.last = last
         self.refused: str | None = None  # the reason
-        self.at: float | None = None  # None: no order in this session
+        self.at: float | None = None  # when it was sent; None: no order in this session
         self.done = False  # the agent confirmed this order or an earlier one of its kind
         self._directive: int | None = None  # the open order
 
     def may_go(self, now: float) -> bool:
+        """Return whether the next order may be sent: one at a time, and a pause after a refusal."""
         if self.at is None:
             return True
         waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
         return now - self.at >= waits_s
 
     def owes(self, now: float) -> bool:
+        """Return whether the answer is overdue."""
         return self._directive is not None and self.at is not None and now - self.at > LEASE_MS / 1000
 
     def goes(self, order: Order, directive: int, now: float) -> None:
         self.last, self.at, self._directive = order, now, directive
 
     def answered(self, event: Resulted) -> bool:
+        """Record the answer to the open order. Return False if it answers another order."""
         if event.directive != self._directive:
             return False
         self._directive, self.refused, self.done = None, None if event.done else event.answer, event.done
@@ -66,20 +69,20 @@ class OrderStatus(Generic[Order]):
 class CapHolder:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session, self.role = event.name, event.session, event.role
-        self.capping: Capping | None = None  # its last report
+        self.capping: Capping | None = None  # in the last report; None: it had none
         self._able = {each.name: None if each.available else each.reason for each in event.capabilities}
         self._reporting = OrderStatus(SELDOM)
         self._capping = OrderStatus(NOTHING)
         self.period_s = SELDOM.interval_ms / 1000
-        self._reported_at: float | None = None  # or the time from which it reports often
-        self._begins = True  # a rate needs two reports
-        self._gathered_ms, self._whole_at = 0, 0.0
+        self._reported_at: float | None = None  # last report, or a later change of its interval; None: no report
+        self._begins = True  # the last report follows a silence; a rate needs two reports
+        self._gathered_ms, self._whole_at = 0, 0.0  # merged so far; end of the last merged report
 
     def can(self, capability: str) -> bool:
         return self._able.get(capability, "") is None
 
     def knows(self, *capabilities: str) -> bool:
-        """Return whether it reports one of these, available or not."""
+        """Return whether the agent reports one of these capabilities, available or not."""
         return any(each in self._able for each in capabilities)
 
     @property
@@ -128,6 +131,7 @@ class CapHolder:
 
     @property
     def rests(self) -> bool:
+        """True if the agent holds no caps, reports at the normal interval and has refused nothing."""
         normal = self._reporting.last == SELDOM and self._capping.last == NOTHING
         return normal and self.capping is None and not self._reporting.refused and not self._capping.refused
 
@@ -151,7 +155,7 @@ class CapHolder:
         again = self._reporting.refused is not None
         if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
             yield self._direct(self._reporting, reporting, tickets, now)
-        waits = not self.reports_recently(now) or (self._begins and order is not None)  # existing caps stay until then
+        waits = not self.reports_recently(now) or (self._begins and order is not None)  # until then, existing caps stay
         if not waits and self._is_due(order, now) and self._capping.may_go(now):
             yield self._direct(self._capping, order or NOTHING, tickets, now)
 

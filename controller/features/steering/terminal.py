@@ -32,12 +32,12 @@ class OriginalBackupFlags:
     """The original flags at one agent for one terminal."""
 
     def __init__(self) -> None:
-        self.ours = False
+        self.ours = False  # the flags may be ours, also from before a restart
         self._before: dict[str, bool] = {}  # by uplink: whether backup, up to the second-last report
         self._last: dict[str, bool] = {}  # kept apart: a failover may precede this report and be reported after it
-        self._giving_back: int | None = None  # the open directive
-        self._asked_at: float | None = None
-        self._heeds_from = 0.0
+        self._restoring: int | None = None  # the open directive that restores the flags
+        self._asked_at: float | None = None  # when it was sent; None: not since our last change
+        self._ignores_until = 0.0  # earlier reports may still show our flags
 
     @property
     def reported_flags(self) -> dict[str, bool]:
@@ -46,7 +46,7 @@ class OriginalBackupFlags:
 
     def reported(self, standing: TerminalConnections | None, chosen: str | None, now: float) -> None:
         """Record the flags in a report. `chosen`: the uplink that a person or a policy chose."""
-        if self.ours or now < self._heeds_from:
+        if self.ours or now < self._ignores_until:
             return
         flags = _flags(standing)
         if chosen is not None and not self.reported_flags and any(flags.values()) and not flags.get(chosen):
@@ -56,7 +56,7 @@ class OriginalBackupFlags:
         self._last = flags
 
     def moved(self) -> None:
-        self.ours, self._giving_back, self._asked_at = True, None, None
+        self.ours, self._restoring, self._asked_at = True, None, None
 
     def backup(self, uplinks: Iterable[str], default: str, at_terminal: bool) -> tuple[str, ...]:
         """Return the uplinks that were backup originally.
@@ -75,14 +75,15 @@ class OriginalBackupFlags:
         return self.ours and (self._asked_at is None or now - self._asked_at >= AGAIN_AFTER_S)
 
     def gives_back(self, directive: int, now: float) -> None:
-        self.ours, self._giving_back, self._asked_at = True, directive, now
+        self.ours, self._restoring, self._asked_at = True, directive, now
 
     def answered(self, directive: int, reached: bool, now: float) -> None:
-        if directive != self._giving_back:
+        """Record whether the agent has restored the flags."""
+        if directive != self._restoring:
             return
-        self._giving_back = None
+        self._restoring = None
         if reached:
-            self.ours, self._heeds_from = False, now + SEEN_AFTER_S
+            self.ours, self._ignores_until = False, now + SEEN_AFTER_S
 
 
 def _flags(standing: TerminalConnections | None) -> dict[str, bool]:

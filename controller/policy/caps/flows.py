@@ -60,7 +60,7 @@ def of_passing(passing: Iterable[Passing]) -> tuple[TcpFlow, ...]:
 def wrong(flow: TcpFlow) -> str | None:
     """Return what is impossible about a reported flow, or None."""
     srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
-    if not _leads_elsewhere(flow.pair):
+    if not _joins_two_hosts(flow.pair):
         return "a connection to an address that is not another host"
     if not 0 <= flow.bytes_sent <= MOST_BYTES:
         return "an impossible number of bytes"
@@ -74,8 +74,8 @@ def wrong(flow: TcpFlow) -> str | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _leads_elsewhere(pair: Pair) -> bool:
-    """Return whether the pair is two hosts. An agent refuses a whole order for one bad pair."""
+def _joins_two_hosts(pair: Pair) -> bool:
+    """Return whether these are unicast addresses of two hosts. An agent refuses a whole order for one bad pair."""
     try:
         terminal, other = both = tuple(map(ip_address, pair))
     except ValueError:

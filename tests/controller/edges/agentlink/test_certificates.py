@@ -27,7 +27,7 @@ DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_ca_is_in_the_chain_and_the_name_is_the_controllers(fake_controller: FakeController) -> None:
-    """The check uses openssl, which did not make the certificates."""
+    """The openssl command verifies the chain, independently of our code."""
     ca = fake_controller.directory.parent / "ca.pem"
     ca.write_bytes(fake_controller.ca_pem)
     told = subprocess.run(
@@ -42,7 +42,7 @@ def test_ca_is_in_the_chain_and_the_name_is_the_controllers(fake_controller: Fak
 
 
 def test_certificate_is_for_this_name_and_clients_only(fake_controller: FakeController) -> None:
-    """Even if the signing request asks for more rights."""
+    """A signing request that asks for more rights changes nothing."""
     key = new_key()
     greedy = x509.CertificateSigningRequestBuilder().subject_name(PHONE)
     greedy = greedy.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -82,7 +82,7 @@ def _signed(
 def signed_by_our_ca(
     fake_controller: FakeController, purpose: x509.ObjectIdentifier = CLIENT, days_left: int = 1
 ) -> Identity:
-    """Return a certificate that only the CA's own key can sign."""
+    """Return a certificate that our CA's key has signed, but that the controller has never issued."""
     kept = (fake_controller.directory / "ca.pem").read_bytes()
     by = serialization.load_pem_private_key(kept, None)
     assert isinstance(by, ec.EllipticCurvePrivateKey)
