@@ -8,6 +8,7 @@ stderr, results to stdout.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -28,10 +29,20 @@ class Experiment:
     measures: str
     takes: str  # the runs and their duration
     full: str | None = None  # with --full; None: no longer variant
+    options: Callable[[argparse.ArgumentParser], None] = lambda _: None
 
     @property
     def lasts(self) -> str:
         return self.takes if self.full is None else f"--quick: {self.takes} --full: {self.full}"
+
+
+def _choose_downloads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--setting",
+        help="only these downloads: cubic or bbr, backup or equal for LTE, and `,frames` where Wi-Fi loses whole "
+        "offloaded frames; the paper's setting is cubic,backup",
+    )
+    parser.add_argument("--plan", action="store_true", help="print what is measured and missing, and the time it takes")
 
 
 EXPERIMENTS = {
@@ -42,7 +53,8 @@ EXPERIMENTS = {
         "bbr, with LTE as backup and as an equal path. Prints the seconds beside the paper's, the ratios with "
         "their spread, and whether the paper's results are reproduced.",
         "the corners of the paper's grid of losses, 52 downloads of 50 MB: about 8 minutes.",
-        "the whole grid, 500 MB, three rounds of about 6 hours; after Ctrl-C the next --full continues from there.",
+        "the whole grid, 500 MB, hours as `--full --plan` prints; each download is kept, and the next --full goes on.",
+        _choose_downloads,
     ),
     "capture": Experiment(
         "experiments.capture",
@@ -184,6 +196,7 @@ def add(subparsers: Any) -> None:
             extent = experiment.add_mutually_exclusive_group()
             extent.add_argument("--quick", action="store_true", help="a small representative part (default)")
             extent.add_argument("--full", action="store_true", help="the whole experiment")
+        one.options(experiment)
         experiment.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
 

@@ -59,7 +59,12 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     """The paper's machines, for any two paths."""
 
     def raise_lab(
-        self, wifi: tuple[Shape, Shape], lte: tuple[Shape, Shape], lte_backup: bool, congestion_control: str | None
+        self,
+        wifi: tuple[Shape, Shape],
+        lte: tuple[Shape, Shape],
+        lte_backup: bool,
+        congestion_control: str | None,
+        frames_lost: bool = False,
     ) -> None:
         self._machines(lte_backup, congestion_control)
         self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
@@ -72,7 +77,9 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             BRIDGE, "router", "gw-lte", "lte", "08:00:27:e7:c6:f8", "08:00:27:e1:9e:e3",
             port1=4, label="lte", forward=lte[0], backward=lte[1],
         )  # fmt: skip
-        self._link("router", "server", "lan", "lan", "08:00:27:d9:74:68", "08:00:27:67:2b:63")
+        self._link(
+            "router", "server", "lan", "lan", "08:00:27:d9:74:68", "08:00:27:67:2b:63", offloads=frames_lost
+        )  # fmt: skip
 
     def _machines(self, lte_backup: bool, congestion_control: str | None) -> None:
         add_client(self, lte_backup)
@@ -105,10 +112,11 @@ class PaperTopo(LabTopo):
         lte_backup: bool = True,
         congestion_control: str | None = None,  # of the server; None: the kernel's default
         shaped: bool = True,
+        frames_lost: bool = False,  # the router loses the server's offloaded frames, not single packets
         **unknown: Any,
     ) -> None:
         losses = {"wifi_up_loss_percent": wifi_up_loss_percent, "wifi_down_loss_percent": wifi_down_loss_percent}
-        refuse_unknown(unknown, (*losses, "lte_backup", "congestion_control", "shaped"))
+        refuse_unknown(unknown, (*losses, "lte_backup", "congestion_control", "shaped", "frames_lost"))
         for name, loss in losses.items():
             if not isinstance(loss, int | float) or not 0 <= loss <= 100:
                 raise ValueError(f"{name}={loss}: expected a percentage from 0 to 100")
@@ -117,7 +125,7 @@ class PaperTopo(LabTopo):
             wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)
             wifi_down = Shape(WIFI_BPS, wifi_down_loss_percent)
             lte = Shape(LTE_BPS, LTE_LOSS_PERCENT)
-        self.raise_lab((wifi_up, wifi_down), (lte, lte), bool(lte_backup), congestion_control)
+        self.raise_lab((wifi_up, wifi_down), (lte, lte), bool(lte_backup), congestion_control, bool(frames_lost))
 
 
 topos = {"paper": PaperTopo}

@@ -24,9 +24,10 @@ from experiments.relay import cost, home
 from experiments.relay.cost.plan import SHORT as COST
 from experiments.relay.home.plan import SHORT as HOME
 from experiments.switching.plan import QUICK as SWITCHING
-from experiments.transfer.measure import DIRECTORY, Rows, measure_missing
+from experiments.transfer.measure import measure_missing
 from experiments.transfer.plan import quick
 from experiments.transfer.report import Results, figure_of, verdicts
+from experiments.transfer.rows import DIRECTORY, Rows
 from lab.results.figures import Figure, at_least, exactly, worst
 from topologies.paper import PaperTopo
 

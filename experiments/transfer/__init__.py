@@ -5,16 +5,23 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.transfer.measure import DIRECTORY, Rows, measure_missing
-from experiments.transfer.plan import full, quick
-from experiments.transfer.report import present
+from experiments.transfer.measure import measure_missing
+from experiments.transfer.plan import FRAMES, SETTINGS, Plan, full, quick
+from experiments.transfer.report import planned, present
+from experiments.transfer.rows import DIRECTORY, PUBLISHED, Rows
 from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
 
 
 def run(args: argparse.Namespace) -> int:
-    isolate.enter()
     plan = full() if args.full else quick()
-    rows = Rows(DIRECTORY / f"{plan.name}.csv")
+    rows = Rows(DIRECTORY / f"{plan.name}.csv", PUBLISHED if args.full else None)
+    if args.setting is not None:
+        plan = _only(plan, args.setting)
+    if args.plan:
+        print(planned(plan, rows.read() if args.full else []))
+        return 0
+    isolate.enter()
     if not args.full:
         rows.clear()
     try:
@@ -22,3 +29,13 @@ def run(args: argparse.Namespace) -> int:
     finally:  # also after Ctrl-C: the results took hours
         present(plan, rows, args.json)
     return 0
+
+
+def _only(plan: Plan, word: str) -> Plan:
+    words = {setting.word: setting for setting in (*SETTINGS, FRAMES)}
+    if word not in words:
+        raise ExperimentFailed(f"--setting {word}: expected one of {' '.join(words)}")
+    chosen = plan.of(words[word])
+    if not chosen.tasks:
+        raise ExperimentFailed(f"--setting {word}: the plan has no such downloads; add --full")
+    return chosen

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -14,8 +15,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.paper import paper002
-from experiments.transfer.measure import Row, Rows
-from experiments.transfer.plan import FRAME_BYTES, PAYLOAD_BYTES, PROMISED, SETTINGS, Plan, Setting
+from experiments.transfer.measure import duration, missing, times
+from experiments.transfer.plan import (
+    FRAME_BYTES,
+    FRAMES,
+    MODES,
+    PAYLOAD_BYTES,
+    PROMISED,
+    SETTINGS,
+    Plan,
+    Setting,
+    Task,
+    expected_s,
+)
+from experiments.transfer.rows import Row, Rows
 from lab.results.figures import Figure
 from topologies.paper import LTE_BPS, WIFI_BPS
 
@@ -61,8 +74,7 @@ class Results:
             if not row.good:
                 self.bad += 1
                 continue
-            cell = (row.task.up_percent, row.task.down_percent)
-            runs.setdefault((row.task.setting, cell, row.task.how), []).append(row.seconds)
+            runs.setdefault((row.task.setting, row.task.cell, row.task.how), []).append(row.seconds)
         self._readings = {key: Reading(tuple(sorted(those))) for key, those in runs.items()}
 
     def reading(self, setting: Setting, cell: Cell, how: str) -> Reading | None:
@@ -71,7 +83,7 @@ class Results:
     @property
     def settings(self) -> list[Setting]:
         there = {setting for setting, _, _ in self._readings}
-        return [setting for setting in SETTINGS if setting in there]
+        return [setting for setting in (*SETTINGS, FRAMES) if setting in there]
 
     def cells(self, setting: Setting) -> list[Cell]:
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
@@ -219,7 +231,11 @@ def document(results: Results) -> dict[str, Any]:
 
 
 def _named(setting: Setting) -> dict[str, Any]:
-    return {"congestion_control": setting.congestion_control, "lte_backup": setting.lte_backup}
+    return {
+        "congestion_control": setting.congestion_control,
+        "lte_backup": setting.lte_backup,
+        "frames_lost": setting.frames_lost,
+    }
 
 
 def _cell(results: Results, setting: Setting, cell: tuple[int, int]) -> dict[str, Any]:
@@ -290,6 +306,39 @@ def _finish(panel: Any, title: str, size_bytes: int) -> None:
     panel.set_ylabel(f"seconds for {size_bytes / 1e6:.0f} MB")
     panel.set_ylim(bottom=0)
     panel.legend(fontsize="small")
+
+
+def planned(plan: Plan, rows: Sequence[Row]) -> str:
+    """Return what is measured, what is missing, and how long it takes."""
+    here = set(plan.tasks)
+    known = [row for row in rows if row.task in here]
+    left = missing(plan, known)
+    whole, rest = (duration(expected_s(those, plan.size_bytes, times(known))) for those in (plan.tasks, left))
+    parts = [
+        f"Downloads of {plan.size_bytes / 1e6:.0f} MB: {len(plan.tasks)}, about {whole}. Missing: {len(left)}, about "
+        f"{rest}."
+    ]
+    for setting in dict.fromkeys(task.setting for task in plan.tasks):
+        parts.append(_grid(plan.of(setting), left, setting))
+    return "\n\n".join(parts)
+
+
+def _grid(plan: Plan, left: Sequence[Task], setting: Setting) -> str:
+    wanted = Counter((task.cell, task.how) for task in plan.tasks)
+    lacking = Counter((task.cell, task.how) for task in left if task.setting == setting)
+    downs = sorted({cell[1] for cell, _ in wanted})
+    rows = [("up %", *(f"down {down} %" for down in downs))]
+    for up in sorted({cell[0] for cell, _ in wanted}):
+        rows.append((str(up), *("  ".join(_share(wanted, lacking, (up, down))) for down in downs)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.rjust, row, widths)).rstrip() for row in rows)
+    return "\n".join([f"{setting} (--setting {setting.word}): measured of planned, {' and '.join(MODES)}", *lines])
+
+
+def _share(wanted: Counter[tuple[Cell, str]], lacking: Counter[tuple[Cell, str]], cell: Cell) -> Iterator[str]:
+    for how in MODES:
+        if planned := wanted[cell, how]:
+            yield f"{planned - lacking[cell, how]}/{planned}"
 
 
 def present(plan: Plan, rows: Rows, as_json: bool) -> None:

@@ -38,6 +38,9 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
 
     Setting an interface down cuts it off. Then the other end of a veth pair loses its carrier; that of an emulated link
     keeps it, like a device behind an access point.
+
+    With `offloads` a sender's segments cross this link in frames of up to 64 kB. The next link takes them apart, and
+    its loss meets whole frames. An Open vSwitch with a userspace datapath cannot read them.
     """
 
     forward: LinkDirection
@@ -50,6 +53,7 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         forward: Shape = UNSHAPED,
         backward: Shape = UNSHAPED,
         label: str = "",
+        offloads: bool = False,
         **options: Any,
     ) -> None:
         self.label = label
@@ -57,7 +61,8 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         self._emulator = Emulator(label or f"{node1}-{node2}") if emulated else None
         super().__init__(node1, node2, **options)
         for end, interface in enumerate((self.intf1, self.intf2)):
-            _offloads_off(interface)
+            if not offloads:
+                _offloads_off(interface)
             in_order(interface.node.run, interface.name, end)
         if self._emulator is None:
             self.forward = Shaper(node1.run, self.intf1.name, forward)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from lab.results import RESULTS
+from lab.results import RESULTS, provenance
 from lab.results.figures import Figure, keep, table
 from lab.stage import isolate
 from lab.stage.failure import ExperimentFailed
@@ -40,7 +40,7 @@ class Campaign(Generic[P, R]):
     carry_out: Callable[[P, Path], Iterable[R]]
     figures: Callable[[Sequence[R]], Iterable[Figure]]
     rows: str  # a word for its csv rows
-    header: Sequence[str]
+    header: Sequence[str]  # without where a row comes from
     rows_of: Callable[[R], Iterable[Sequence[object]]]
     draw: Callable[[Sequence[R], Path], Path]
     tell: Callable[[Sequence[R]], str] | None = None  # printed before the figures
@@ -99,7 +99,7 @@ class Campaign(Generic[P, R]):
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w", newline="", encoding="utf-8") as kept:
             writer = csv.writer(kept, lineterminator="\n")
-            writer.writerow(self.header)
+            writer.writerow((*self.header, *provenance.HEADER))
             for run in runs:
                 if not run.stalled:
-                    writer.writerows(self.rows_of(run))
+                    writer.writerows((*row, *provenance.provenance()) for row in self.rows_of(run))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.results import provenance
 from lab.results.campaign import Campaign
 
 
@@ -30,5 +31,6 @@ def reported(
     assert all(Path(plot).read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for plot in document["plots"])
     with Path(document["csv"]).open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    assert header == list(campaign.header) and {len(row) for row in rows} == {len(header)}
-    return rows
+    assert header == [*campaign.header, *provenance.HEADER] and {len(row) for row in rows} == {len(header)}
+    assert {tuple(row[len(campaign.header) :]) for row in rows} == {provenance.provenance()}
+    return [row[: len(campaign.header)] for row in rows]

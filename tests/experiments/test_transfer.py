@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from experiments.transfer import measure
-from experiments.transfer.measure import Row, Rows
 from experiments.transfer.plan import Plan, Setting, Task
 from experiments.transfer.report import Results
+from experiments.transfer.rows import Row, Rows
+from lab.results.provenance import provenance
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +52,8 @@ def test_existing_rows_are_not_measured_again(rows: Rows, monkeypatch: pytest.Mo
 
 def test_a_download_without_mptcp_is_repeated(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = Rows(tmp_path / "rows.csv")
-    again.append(Row(TASKS[0], 1.0, SIZE_BYTES, sha256_ok=True, mptcp=False))
-    fresh = Row(TASKS[0], 2.0, SIZE_BYTES, sha256_ok=True, mptcp=True)
+    again.append(Row(TASKS[0], 1.0, SIZE_BYTES, True, False, provenance()))
+    fresh = Row(TASKS[0], 2.0, SIZE_BYTES, True, True, provenance())
     monkeypatch.setattr(measure, "carry_out", lambda tasks, size_bytes: iter([fresh] if TASKS[0] in tasks else []))
     measure.measure_missing(Plan("corner", SIZE_BYTES, TASKS[:1]), again)
     results = Results(again.read(), SIZE_BYTES)
