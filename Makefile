@@ -62,7 +62,7 @@ agents: setup
 	@$(die_with_make) setup/agents.sh
 
 results: setup
-	@.venv/bin/python setup/results.py
+	@.venv/bin/python -m setup.results
 
 reference: setup
 	@.venv/bin/python -m setup.reference

@@ -37,6 +37,7 @@ VERBS = {
     "bandwidth": ("cli.bandwidth", "estimate the rate of a path from a probe's output"),
     "render": ("cli.render", "write ovs-flows/: the program as files for an Open vSwitch without a controller"),
     "experiment": ("cli.experiment", "run one of the papers' experiments again"),
+    "report": ("cli.report", "write docs/papers.md: the papers beside what was measured"),
 }
 
 LABORATORY = ("experiments", "lab", "topologies")  # packaged on their own

@@ -8,16 +8,14 @@ To publish newer rows, copy a file from results/ and change its date below.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
-
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-ROWS, PAGE, PICTURE = DOCS / "results", DOCS / "results.md", DOCS / "pictures" / "results.svg"
+from experiments.report.figures import Row, rows
+from lab.results import DOCS
+from lab.results.pictures import save
+
+PAGE, PICTURE = DOCS / "results.md", DOCS / "pictures" / "results.svg"
 
 SOURCES = {  # file: command, date, what it measures
     "bench": ("make bench", "2026-11-21", "forwarding, mode changes, connecting, dead ports, 500 agents"),
@@ -48,30 +46,6 @@ HIGHLIGHTS = [  # label, file, path of the row
     ("Upload goodput without a line's limit, copies on", "bench", "upload goodput, bicast"),
     ("The same, copies off", "bench", "upload goodput, plain"),
 ]
-
-
-class Row(NamedTuple):
-    path: str
-    value: float
-    unit: str
-    n: int
-    low: float
-    high: float
-    promise: str
-    met: str
-
-
-def rows(name: str) -> Iterator[Row]:
-    """An indented row belongs to the last less indented one; the path names both."""
-    above: list[tuple[int, str]] = []
-    with (ROWS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        for each in csv.DictReader(file):
-            label = each["what"].strip()
-            depth = len(each["what"]) - len(each["what"].lstrip())
-            above = [*(one for one in above if one[0] < depth), (depth, label)]
-            path = " / ".join(one for _, one in above)
-            low, value, high = (float(each[key]) for key in ("low", "value", "high"))
-            yield Row(path, value, each["unit"], int(each["n"]), low, high, each["promise"], each["met"])
 
 
 def shown(row: Row) -> str:
@@ -145,7 +119,7 @@ def draw() -> None:
         ),
         ("Upload over lossy Wi-Fi, Mbit/s", [("direct", "relay", HIGHLIGHTS[5][2]), ("relayed", "relay", UPLOAD)]),
     ]
-    with rc_context({"svg.hashsalt": "bicast", "svg.fonttype": "none", "font.size": 11}):
+    with rc_context({"font.size": 11}):
         drawing = Figure(figsize=(10, 2.6), layout="constrained")
         for number, (title, bars) in enumerate(panels, 1):
             axes = drawing.add_subplot(1, len(panels), number)
@@ -157,8 +131,7 @@ def draw() -> None:
             axes.set_title(title, fontsize=11)
             axes.margins(x=0.25)
             axes.spines[["top", "right"]].set_visible(False)
-        PICTURE.parent.mkdir(exist_ok=True)
-        drawing.savefig(PICTURE, metadata={"Date": None})
+        save(drawing, PICTURE)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.adaptive.measure import Run
 from experiments.adaptive.observations import BudgetRun, Part, ScriptRun
 from experiments.adaptive.plan import ADAPTIVE, ALWAYS, MODES, NEVER, SCRIPT
 from lab.results.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
+from lab.results.pictures import save
 
 OF_ALWAYS, OF_BAD, DECIDED_S, CHANGES = 0.97, 1.3, 1.0, 1
 HEADER = (
@@ -137,7 +137,6 @@ MOST_MBPS = 10  # a dead phase's catch-up would dwarf the rest
 def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     drawing = Drawing(figsize=(14, 7), layout="constrained")
-    FigureCanvasAgg(drawing)
     panels = drawing.subplot_mosaic("aac;bbc", sharex=False)
     came, lte, budget = (panels[each] for each in "abc")
     scripts = [run for run in good if isinstance(run, ScriptRun)]
@@ -155,8 +154,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     for panel in (came, budget):
         if panel.get_legend_handles_labels()[1]:
             panel.legend(fontsize="small")
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)
 
 
 def _over_time(panel: Axes, runs: Sequence[ScriptRun], bps: Callable[[ScriptRun, float, float], float]) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import median
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.air.measure import Run
 from experiments.air.plan import GATEWAY, IDEAL_GATEWAY, IDEAL_TERMINALS, OFF, Scene, Variant
 from experiments.paper import paper000
 from lab.results.figures import Figure, Promise, at_least, at_most, figure
+from lab.results.pictures import save
 from topologies.access_point import AIR_BPS
 
 MIN_SHARE_OF_OFF, JAIN, RATIO, MAX_RETRANSMITS_PER_1000 = 0.98, 0.99, 3.0, 1.0
@@ -194,7 +194,6 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     variants = dict.fromkeys(variant for each in plain.values() for variant in each)
     colours = {variant: f"C{number}" for number, variant in enumerate(variants)}
     drawing = Drawing(figsize=(3.4 * max(len(rtts), 3), 3 * len(SHOWN) + 3), layout="constrained")
-    FigureCanvasAgg(drawing)
     above, below = drawing.subfigures(2, 1, squeeze=False, height_ratios=(len(SHOWN), 1))[:, 0]
     panels = above.subplots(len(SHOWN), max(len(rtts), 1), squeeze=False, sharex=True, sharey="row")
     for row, (what, value) in zip(panels, SHOWN, strict=True):
@@ -210,8 +209,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     if handles:
         above.legend(handles, labels, loc="outside upper center", ncols=4, fontsize="small")
     _bars(below.subplots(), special)
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)
 
 
 def _curves(panel: Axes, scenes: Scenes, value: Callable[[Run], float], colours: Mapping[Variant, str]) -> None:

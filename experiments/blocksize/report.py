@@ -9,13 +9,13 @@ from pathlib import Path
 from statistics import median
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.blocksize.measure import GOODPUT_BPS, Run
 from experiments.blocksize.plan import MOST_BYTES, TERMINALS, TRACED_BYTES, Task, format_size
 from experiments.paper import paper003
 from lab.results.figures import Figure, figure, middle, worst
+from lab.results.pictures import save
 
 HEADER = (
     "terminals", "block_bytes", "low_water_bytes", "terminal", "mbit_s", "together_mbit_s", "jain", "sent_again",
@@ -97,7 +97,6 @@ COLOURS = {1: "tab:blue", 2: "tab:orange", 3: "tab:green"}
 def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     drawing = Drawing(figsize=(14, 15), layout="constrained")
-    FigureCanvasAgg(drawing)
     (together, fair, unsent), *traces = drawing.subplots(1 + len(TERMINALS), 3)
     _by_block(together, good, lambda run: run.bps / 1e6, "together, Mbit/s (the paper's figure 4)")
     together.axhline(GOODPUT_BPS / 1e6, color="grey", linestyle=":", label="what the air lets through")
@@ -110,8 +109,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     places = product(range(len(TERMINALS)), range(len(TRACED_BYTES)))
     for number, (row, column) in enumerate(places, FIRST_TRACE):
         _trace(traces[row][column], number, TERMINALS[row], TRACED_BYTES[column], good)
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)
 
 
 def _by_block(panel: Axes, runs: Sequence[Run], of: Callable[[Run], float], label: str) -> None:

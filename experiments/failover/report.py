@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.failover.measure import Run
 from experiments.failover.plan import Protection, Task
 from lab.results.figures import Figure, at_most, exactly, figure, middle, worst
+from lab.results.pictures import save
 
 MEDIAN_MS, WORST_MS = 250, 500
 HEADER = (
@@ -69,7 +69,6 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     deaths = pauses_ms(runs)
     ways = list(dict.fromkeys(way for found in deaths.values() for way in found))
     drawing = Drawing(figsize=(3 + 3 * len(deaths), 1.5 + 0.45 * len(ways)), layout="constrained")
-    FigureCanvasAgg(drawing)
     panels = drawing.subplots(1, len(deaths), sharey=True, sharex=True, squeeze=False)[0]
     for panel, ((fault, direction), found) in zip(panels, deaths.items(), strict=True):
         for place, way in enumerate(ways):
@@ -87,5 +86,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     drawing.suptitle(
         f"promised of the best way: median (|) <= {MEDIAN_MS} ms, worst <= {WORST_MS} ms", fontsize="medium"
     )
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)

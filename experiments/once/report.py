@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import NormalDist, median
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import FillStyleType
@@ -28,6 +27,7 @@ from experiments.once.measure import (
 from experiments.once.plan import OFF, ONCE, SINGLE, TWICE, UPLOADS, Losses
 from experiments.once.transfers import BLACK_S, LOSSES, RATE_PER_S, BlackoutRun, BulkRun, RequestRun, UploadRun
 from lab.results.figures import Figure, Promise, at_most, exactly, figure, middle, percentile, worst
+from lab.results.pictures import save
 
 # Losses by chance
 
@@ -306,7 +306,6 @@ COLOURS = {ONCE: "tab:blue", SINGLE: "tab:orange", OFF: "tab:grey", TWICE: "tab:
 def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     drawing = Drawing(figsize=(14, 9), layout="constrained")
-    FigureCanvasAgg(drawing)
     (lost, took, cuts), (bulk, black, deaths) = drawing.subplots(2, 3)
     _losses(lost, [run for run in good if isinstance(run, DatagramRun)])
     _answers(took, [run for run in good if isinstance(run, RequestRun)])
@@ -322,8 +321,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     for panel in (lost, took, cuts, bulk, black, deaths):
         if panel.get_legend_handles_labels()[1]:
             panel.legend(fontsize="small")
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)
 
 
 def _losses(panel: Axes, runs: Sequence[DatagramRun]) -> None:

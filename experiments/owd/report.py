@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from controller.policy.bandwidth.estimators import Slope
@@ -17,6 +16,7 @@ from experiments.owd.measure import Run
 from experiments.owd.plan import CALIBRATION, Link
 from experiments.paper import paper004
 from lab.results.figures import Figure, at_least, at_most, figure, middle, worst
+from lab.results.pictures import save
 
 WITHIN = {10_000_000: 1.0, 100_000_000: 1.0, 1_000_000_000: 3.0}  # percent of the mean
 INSIDE = 0.9  # 108 of 120
@@ -131,14 +131,12 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     links = list(dict.fromkeys(run.link for run in good))
     drawing = Drawing(figsize=(14, 4 * max(1, len(links))), layout="constrained")
-    FigureCanvasAgg(drawing)
     panels = drawing.subplots(max(1, len(links)), 2, squeeze=False)
     for (delays, rates), link in zip(panels, links, strict=False):
         those = [run for run in good if run.link == link]
         _delays(delays, those[0])
         _rates(rates, link, those)
-    drawing.savefig(file, dpi=100)
-    return file
+    return save(drawing, file)
 
 
 def _delays(panel: Axes, run: Run) -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.switching.measure import Run, Switch
 from lab.results.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
+from lab.results.pictures import save
 from topologies.switching import LTE_RTT_MS, WIFI_RTT_MS
 
 ONE_WAY_MS = WIFI_RTT_MS / 2 + LTE_RTT_MS / 2  # the order on one path, the data on the other
@@ -95,7 +95,6 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     ways = list(dict.fromkeys((run.actor.name, run.queue) for run in good))
     drawing = Drawing(figsize=(11, 1.5 + 0.7 * len(ways)), layout="constrained")
-    FigureCanvasAgg(drawing)
     data, pauses = drawing.subplots(1, 2, sharey=True)
     for place, way in enumerate(ways):
         for run in (run for run in good if (run.actor.name, run.queue) == way):
@@ -118,5 +117,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
         panel.set_xlim(left=0)
         panel.legend(fontsize="small", loc="upper right")
     data.invert_yaxis()
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.paper import paper002
@@ -30,6 +29,7 @@ from experiments.transfer.plan import (
 )
 from experiments.transfer.rows import Row, Rows
 from lab.results.figures import Figure
+from lab.results.pictures import save
 from topologies.paper import LTE_BPS, WIFI_BPS
 
 CUBIC_RATIO = 0.65  # of plain's time, at most
@@ -76,6 +76,15 @@ class Results:
                 continue
             runs.setdefault((row.task.setting, row.task.cell, row.task.how), []).append(row.seconds)
         self._readings = {key: Reading(tuple(sorted(those))) for key, those in runs.items()}
+
+    def runs(self, setting: Setting, cell: Cell, how: str) -> tuple[float, ...]:
+        reading = self.reading(setting, cell, how)
+        return reading.runs if reading else ()
+
+    def only(self, setting: Setting) -> Results:
+        kept = Results((), self.size_bytes)
+        kept._readings = {key: reading for key, reading in self._readings.items() if key[0] == setting}
+        return kept
 
     def reading(self, setting: Setting, cell: Cell, how: str) -> Reading | None:
         return self._readings.get((setting, cell, how))
@@ -265,15 +274,14 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(results: Results, directory: Path, name: str) -> list[Path]:
+def draw_figures(results: Results, directory: Path, name: str, suffix: str = "png") -> list[Path]:
     """`name` begins the file names, one per loss down."""
     downs = sorted({down for setting in results.settings for _, down in results.cells(setting)})
-    return [_figure(results, down, directory / f"{name}-figure{FIRST_FIGURE + down}.png") for down in downs]
+    return [_figure(results, down, directory / f"{name}-figure{FIRST_FIGURE + down}.{suffix}") for down in downs]
 
 
 def _figure(results: Results, down: int, file: Path) -> Path:
     drawing = Drawing(figsize=(3.4 * (1 + len(results.settings)), 3.6), layout="constrained")
-    FigureCanvasAgg(drawing)
     first, *others = drawing.subplots(1, 1 + len(results.settings), squeeze=False)[0]
     _paper(first, down)
     for panel, setting in zip(others, results.settings, strict=True):
@@ -289,8 +297,7 @@ def _figure(results: Results, down: int, file: Path) -> Path:
         panel.axhline(results.size_bytes * 8 / limit_bps(setting), color="grey", linestyle=":", label="limit")
         _finish(panel, f"here: {setting}", results.size_bytes)
     drawing.suptitle(f"Wi-Fi loses {down} % down (the paper's figure {FIRST_FIGURE + down})")
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)
 
 
 def _paper(panel: Any, down: int) -> None:
@@ -343,7 +350,7 @@ def _share(wanted: Counter[tuple[Cell, str]], lacking: Counter[tuple[Cell, str]]
 
 def present(plan: Plan, rows: Rows, as_json: bool) -> None:
     results = Results(rows.read(), plan.size_bytes)
-    plots = draw(results, rows.file.parent, plan.name)
+    plots = draw_figures(results, rows.file.parent, plan.name)
     if as_json:
         files = {"csv": str(rows.file), "plots": [str(plot) for plot in plots]}
         print(json.dumps(document(results) | files, indent=2))

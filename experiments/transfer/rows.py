@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.transfer.plan import Setting, Task
-from lab.processes.controller import TREE
-from lab.results import RESULTS, provenance
+from lab.results import DOCS, RESULTS, provenance
 from lab.stage.failure import ExperimentFailed
 
 DIRECTORY = RESULTS / "transfer"  # also saves logs of dead processes
-PUBLISHED = TREE / "docs" / "results" / "papers" / "002-downloads.csv"
+PUBLISHED = DOCS / "results" / "papers" / "002-downloads.csv"
 LOST = {False: "packets", True: "frames"}
 HEADER = (
     "wifi_up_loss_percent", "wifi_down_loss_percent", "congestion_control", "lte_backup", "wifi_loses", "mode", "run",

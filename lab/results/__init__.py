@@ -8,4 +8,6 @@ from pathlib import Path
 from lab.processes.controller import TREE
 
 # An installed lab keeps results where it is started.
-RESULTS = (TREE if (TREE / "Makefile").exists() else Path.cwd()) / "results"
+IN_TREE = (TREE / "Makefile").exists()
+RESULTS = (TREE if IN_TREE else Path.cwd()) / "results"
+DOCS = TREE / "docs"  # of the source tree alone

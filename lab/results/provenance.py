@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a measured row comes from: date, version of this tree, and machine."""
+"""The origin of a measured row: date, version of this tree, and machine."""
 
 from __future__ import annotations
 

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments import report
+from experiments.report.document import markdown
+from experiments.report.page import page
+from experiments.transfer.rows import PUBLISHED, Rows
 from setup import reference, results
 from tests.docs.pages import PAGES, TREE, named, text
 
@@ -18,6 +22,13 @@ COMMAND = re.compile(r"`(?:\./bicast|make|bicast-agent) [^`]+`")
 
 def test_the_page_of_results_is_generated() -> None:
     assert results.PAGE.read_text(encoding="utf-8") == results.page(), "run `make results`"
+
+
+def test_the_page_of_the_papers_is_generated() -> None:
+    downloads = Rows(PUBLISHED).read()
+    assert report.PAGE.read_text(encoding="utf-8") == markdown(page(downloads)), "run `./bicast report`"
+    drawn = re.findall(r"]\((pictures/papers/[^)]+)\)", report.PAGE.read_text(encoding="utf-8"))
+    assert all((report.PAGE.parent / picture).is_file() for picture in drawn)
 
 
 def test_the_reference_is_generated() -> None:

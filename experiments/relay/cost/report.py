@@ -10,13 +10,13 @@ from statistics import median
 from typing import TypeVar
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.relay.cost.measure import CrowdRun, FirstByteRun, ProcessUsage, Run, ShortRun, TransferRun
 from experiments.relay.cost.plan import DOWN, UP
 from experiments.relay.cost.proxies import DIRECT, NAMES, PAIR
 from lab.results.figures import Figure, at_least, at_most, exactly, figure, middle, worst
+from lab.results.pictures import save
 
 MAX_ADDED_RTTS = -0.4  # of direct's round trip: a relay half way saves one of its own two
 GROWN_PERCENT = 10.0
@@ -160,7 +160,6 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     transfers = [run for run in good if isinstance(run, TransferRun) and run.whole]
     drawing = Drawing(figsize=(14, 4.5), layout="constrained")
-    FigureCanvasAgg(drawing)
     rates, costs, firsts = drawing.subplots(1, 3)
     _draw_rates(rates, transfers)
     _draw_costs(costs, transfers)
@@ -172,8 +171,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     firsts.set_ylim(bottom=0)
     for panel in (rates, costs, firsts):
         panel.set_xticks(range(len(NAMES)), NAMES)
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)
 
 
 def _draw_rates(panel: Axes, runs: Sequence[TransferRun]) -> None:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.relay.halfway.measure import Run
 from experiments.relay.halfway.plan import WAYS
 from lab.results.figures import Figure, at_most, middle
+from lab.results.pictures import save
 
 OFF_PERCENT = 15.0
 HEADER = ("rtt_ms", "way", "direct_mbit_s", "pair_mbit_s", "gain_percent")
@@ -34,7 +34,6 @@ def rows(one: Run) -> Iterator[tuple[object, ...]]:
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
     drawing = Drawing(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(drawing)
     panel = drawing.subplots()
     for way in WAYS:
         good = [each for each in runs if not each.stalled and each.way == way]
@@ -44,5 +43,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     panel.set_xlabel("direct RTT, ms")
     panel.set_ylabel("gain of the pair half way, %")
     panel.legend()
-    drawing.savefig(file, dpi=100)
-    return file
+    return save(drawing, file)

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.relay.home.measure import LINE_BPS, Run
 from experiments.relay.home.plan import ALONE, DOWN, DOWN_LOSS_PERCENT, MODES, UP, UP_LOSS_PERCENT
 from lab.results.figures import Figure, at_most, exactly, figure, middle
+from lab.results.pictures import save
 
 OF_LIMIT = 1.25
 PROMISED = ("bicast", DOWN)
@@ -55,7 +55,6 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
 def draw(runs: Sequence[Run], file: Path) -> Path:
     hows = (ALONE, *MODES)
     drawing = Drawing(figsize=(9, 4.5), layout="constrained")
-    FigureCanvasAgg(drawing)
     for panel, direction in zip(drawing.subplots(1, 2, sharey=True), (DOWN, UP), strict=True):
         for run in runs:
             if not run.stalled and run.task.direction == direction:
@@ -66,5 +65,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
         panel.set_title(direction)
         panel.set_ylabel("Mbit/s")
         panel.legend(fontsize="small")
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)

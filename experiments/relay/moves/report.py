@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from controller.policy.paths.uplink_choice import WORTH
 from experiments.relay.moves.measure import ROUTES, Run
 from experiments.relay.moves.plan import SENDERS
 from lab.results.figures import Figure, at_least, figure, middle
+from lab.results.pictures import save
 
 TRIAL_S = 4.0  # on an uplink of unknown capacity that turns out slower (docs/explanation/steering.md)
 HEADER = (
@@ -48,7 +48,6 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
     drawing = Drawing(figsize=(10, 5), layout="constrained")
-    FigureCanvasAgg(drawing)
     good = [run for run in runs if not run.stalled]
     for route, axes in zip(ROUTES, drawing.subplots(1, len(ROUTES)), strict=True):
         for sender, mark in zip(SENDERS, ("o", "x"), strict=True):
@@ -60,5 +59,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
         axes.set_xlabel("staying on Wi-Fi, Mbit/s")
         axes.set_ylabel("left to policies, Mbit/s")
         axes.legend()
-    drawing.savefig(file, dpi=120)
-    return file
+    return save(drawing, file)

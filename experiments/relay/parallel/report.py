@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.relay.parallel.measure import Run
 from experiments.relay.parallel.plan import ONE, TWO, WAY_BPS
 from lab.results.figures import Figure, at_least, middle
+from lab.results.pictures import save
 
 GAIN = 1.8
 HEADER = ("relays", "mbit_s", "whole")
@@ -34,7 +34,6 @@ def rows(one: Run) -> Iterator[tuple[object, ...]]:
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
     figure = Drawing(figsize=(5, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     good = [one for one in runs if not one.stalled]
     axes.plot([one.relays for one in good], [one.bps / 1e6 for one in good], "o")
@@ -42,5 +41,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     axes.set_xlabel("relays")
     axes.set_ylabel("Mbit/s")
     axes.set_ylim(bottom=0)
-    figure.savefig(file, dpi=120)
-    return file
+    return save(figure, file)

@@ -9,12 +9,12 @@ from statistics import median
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from experiments.paper import paper001
 from experiments.relay.planet.measure import Pair, RelayChoice, Run
 from lab.results.figures import Figure, at_most, middle
+from lab.results.pictures import save
 
 WORSE_PERCENT = 0.5  # readings have noise
 HEADER = (
@@ -84,12 +84,10 @@ MOST = 1.5
 def draw(runs: Sequence[Run], file: Path) -> Path:
     first = [run for run in runs if run.seed == runs[0].seed]
     drawing = Drawing(figsize=(12, 4 * len(first)), layout="constrained")
-    FigureCanvasAgg(drawing)
     for (routers, delays), run in zip(drawing.subplots(len(first), 2, squeeze=False), first, strict=True):
         _ratios(routers, run, lambda pair: pair.shared_ratio, (0.0, 0.5), "routers shared, of the direct way's")
         _ratios(delays, run, lambda pair: pair.near_ratio, (0.9, 1.0), "RTT of the nearest of them, of the direct RTT")
-    drawing.savefig(file, dpi=100)
-    return file
+    return save(drawing, file)
 
 
 def _ratios(

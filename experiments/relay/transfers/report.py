@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import mean, median
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from controller.policy.paths.leg_throughput import Leg, by_window
@@ -18,6 +17,7 @@ from experiments.relay.transfers.lanes import RATE_BPS
 from experiments.relay.transfers.measure import Run
 from experiments.relay.transfers.plan import Task
 from lab.results.figures import Figure, at_most, exactly, figure, middle
+from lab.results.pictures import save
 
 MAX_DEVIATION_PERCENT = 15.0
 HEADER = (
@@ -110,13 +110,11 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
     sets = list(dict.fromkeys(run.task.set for run in good))
     drawing = Drawing(figsize=(12, 4 * max(1, len(sets))), layout="constrained")
-    FigureCanvasAgg(drawing)
     for (gains, rates), name in zip(drawing.subplots(max(1, len(sets)), 2, squeeze=False), sets, strict=False):
         those = [run for run in good if run.task.set == name and not run.task.lossless]
         _gains(gains, name, those)
         _predictions(rates, those)
-    drawing.savefig(file, dpi=100)
-    return file
+    return save(drawing, file)
 
 
 def _gains(panel: Axes, name: str, runs: Sequence[Run]) -> None:

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the page of the five papers: their claims, tables and figures beside what was measured here.
+
+It publishes what experiments left in results/, and shows a row without a file behind it as missing.
+"""
+
+from __future__ import annotations
+
+from experiments.report import paper002
+from experiments.report.document import html, markdown
+from experiments.report.page import TITLE, page
+from experiments.transfer.rows import DIRECTORY, PUBLISHED, Rows
+from lab.results import DOCS, RESULTS
+
+PAGE = DOCS / "papers.md"
+WHOLE = RESULTS / "papers.html"
+
+
+def write() -> int:
+    rows = Rows(DIRECTORY / "full.csv", PUBLISHED).publish()
+    pictures = paper002.draw(rows, DOCS)
+    blocks = page(rows)
+    PAGE.write_text(markdown(blocks), encoding="utf-8")
+    WHOLE.parent.mkdir(parents=True, exist_ok=True)
+    WHOLE.write_text(html(TITLE, blocks, DOCS), encoding="utf-8")
+    size = sum(path.stat().st_size for path in pictures)
+    print(f"{PAGE}\n{WHOLE}\n{len(pictures)} pictures, {size / 1000:.0f} kB")
+    return 0

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paper 002's tables 5 and 6, figures 4 to 9 and claims of section 4.4, beside the published downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from matplotlib.figure import Figure as Drawing
+
+from experiments.paper import paper002
+from experiments.report.document import Block, Heading, Paragraph, Picture, Table
+from experiments.report.findings import CONFIRMED, MISSING, NOT_CONFIRMED, Finding
+from experiments.report.significance import Slope, permutation_test, sign_test, slope
+from experiments.transfer.plan import CORNERS, DIAGONAL, FRAMES, MODES, PAPER, SETTINGS, Setting
+from experiments.transfer.report import FIRST_FIGURE, STYLES, Reading, Results, draw_figures, limit_bps
+from experiments.transfer.rows import Row
+from lab.results.pictures import save
+
+PICTURES = "pictures/papers"
+COMMAND = "`./bicast experiment transfer --full`"
+TABLE_OF = {"bicast": 5, "plain": 6}
+UPS, DOWNS = range(11), range(6)
+SIGNIFICANT = 0.05
+LOSS_RANGE = 10  # percent of uplink loss that the paper's claim spans
+
+Cell = tuple[int, int]
+
+
+def results_of(downloads: Sequence[Row]) -> Results:
+    return Results((row for row in downloads if row.size_bytes == paper002.BYTES), paper002.BYTES)
+
+
+def draw(downloads: Sequence[Row], docs: Path) -> list[Path]:
+    results = results_of(downloads)
+    drawn = draw_figures(results.only(PAPER), docs / PICTURES, "002", "svg")
+    return [*drawn, _draw_diagonal(results, docs / PICTURES / "002-frames.svg")] if drawn else []
+
+
+def section(downloads: Sequence[Row]) -> Iterator[Block]:
+    results = results_of(downloads)
+    yield Paragraph(
+        f"{COMMAND} downloads 500 MB in the paper's laboratory: namespaces, Linux's MPTCP and Open vSwitch in place of "
+        "four virtual machines. The server sends with cubic, and LTE is backup. A cell has the paper's seconds, then "
+        "the median here, and n where it is not 1."
+    )
+    if downloads:
+        origins = sorted({" on ".join((row.origin[1], row.origin[2])) for row in downloads})
+        dates = sorted({row.origin[0] for row in downloads})
+        yield Paragraph(f"Measured from {dates[0]} to {dates[-1]}, by {'; by '.join(origins)}.")
+    for how, number in TABLE_OF.items():
+        yield Heading(3, f"Table {number}: seconds for 500 MB, {how}")
+        yield _grid(results, how)
+        yield Paragraph(_agreement(results, how))
+    yield Heading(3, "Figures 4 to 9: seconds by uplink loss")
+    for down in DOWNS:
+        if any(results.reading(PAPER, (up, down), how) for up, how in product(UPS, MODES)):
+            name = f"{PICTURES}/002-figure{FIRST_FIGURE + down}.svg"
+            yield Picture(name, f"Figure {FIRST_FIGURE + down}: Wi-Fi loses {down} % down, the paper beside this tree")
+    yield from _frames(results)
+    yield from _other_settings(results)
+
+
+def _grid(results: Results, how: str) -> Table:
+    paper = paper002.seconds(how)
+    heads = ("up \\ down", *(f"{down} %" for down in DOWNS))
+    rows = (
+        (f"{up} %", *(_pair(paper[up, down], results.reading(PAPER, (up, down), how)) for down in DOWNS)) for up in UPS
+    )
+    return Table(heads, tuple(rows))
+
+
+def _pair(paper_s: float, here: Reading | None) -> str:
+    if here is None:
+        return f"{paper_s:.1f} / missing"
+    return f"{paper_s:.1f} / {here.seconds:.1f}" + (f" (n = {here.n})" if here.n > 1 else "")
+
+
+def _agreement(results: Results, how: str) -> str:
+    found = [
+        here.seconds / paper
+        for cell, paper in paper002.seconds(how).items()
+        if (here := results.reading(PAPER, cell, how))
+    ]
+    if not found:
+        return "No download is measured yet."
+    whole = len(paper002.seconds(how))
+    return (
+        f"Here {how} takes {median(found):.2f} of the paper's time in the median, from {min(found):.2f} to "
+        f"{max(found):.2f} (n = {len(found)} of {whole} cells, {COMMAND})."
+    )
+
+
+def _frames(results: Results) -> Iterator[Block]:
+    yield Heading(3, "Loss of packets and loss of frames")
+    yield Paragraph(
+        "Virtual machines hand each other frames of up to 64 kB, and their `netem` loses a whole frame at a time. This "
+        "laboratory loses single packets, which is more often for the sender. The table has both, over the grid's "
+        f"diagonal: seconds of the paper, then here with lost packets, then with lost frames ({COMMAND})."
+    )
+    heads = ("up, down", *(f"{how}: {what}" for how, what in product(MODES, ("paper", "packets", "frames"))))
+    rows = []
+    for cell in DIAGONAL:
+        words = [f"{cell[0]} %, {cell[1]} %"]
+        for how in MODES:
+            words.append(f"{paper002.seconds(how)[cell]:.1f}")
+            words += [_seconds(results.reading(setting, cell, how)) for setting in (PAPER, FRAMES)]
+        rows.append(tuple(words))
+    yield Table(heads, tuple(rows))
+    fits = {setting: _misfit(results, setting) for setting in (PAPER, FRAMES)}
+    packets, frames = fits[PAPER], fits[FRAMES]
+    if packets is not None and frames is not None:
+        closer = "frames" if frames < packets else "packets"
+        yield Paragraph(
+            f"The paper's seconds fit lost {closer} better: the typical factor between here and the paper is "
+            f"{packets:.2f} with packets and {frames:.2f} with frames."
+        )
+        yield Picture(f"{PICTURES}/002-frames.svg", "The diagonal: the paper, lost packets, lost frames")
+
+
+def _seconds(reading: Reading | None) -> str:
+    return "missing" if reading is None else f"{reading.seconds:.1f} (n = {reading.n})"
+
+
+def _misfit(results: Results, setting: Setting) -> float | None:
+    """Return the median factor by which the diagonal differs from the paper, whichever is slower."""
+    factors = []
+    for cell, how in product(DIAGONAL, MODES):
+        if reading := results.reading(setting, cell, how):
+            ratio = reading.seconds / paper002.seconds(how)[cell]
+            factors.append(max(ratio, 1 / ratio))
+    return median(factors) if factors else None
+
+
+def _other_settings(results: Results) -> Iterator[Block]:
+    yield Heading(3, "Other senders, and LTE as an equal path")
+    yield Paragraph(
+        f"The paper has no such values. Seconds for 500 MB here at the grid's corners ({COMMAND}); the limit is what "
+        "the shapers of the usable paths let through."
+    )
+    rows = []
+    for setting, cell in product(SETTINGS, CORNERS):
+        readings = (_seconds(results.reading(setting, cell, how)) for how in MODES)
+        ratio = results.ratio(setting, cell)
+        limit = f"{paper002.BYTES * 8 / limit_bps(setting):.1f}"
+        rows.append(
+            (str(setting), f"{cell[0]} %, {cell[1]} %", *readings, "" if ratio is None else f"{ratio:.2f}", limit)
+        )
+    yield Table(("setting", "up, down", *MODES, "bicast / plain", "limit"), tuple(rows))
+
+
+def findings(downloads: Sequence[Row]) -> list[Finding]:
+    results = results_of(downloads)
+    return [_faster_everywhere(results), _flat(results), _faster_without_uplink_loss(results)]
+
+
+def _pairs(results: Results) -> dict[Cell, tuple[float, float]]:
+    """Return the median seconds of plain and bicast in each cell that has both."""
+    found = {}
+    for cell in paper002.seconds("plain"):
+        plain, bicast = (results.reading(PAPER, cell, how) for how in ("plain", "bicast"))
+        if plain and bicast:
+            found[cell] = (plain.seconds, bicast.seconds)
+    return found
+
+
+def _finding(claim: str, verdict: str, measured: str, sentence: str) -> Finding:
+    return Finding("002", claim, "§4.4", verdict, measured, sentence)
+
+
+def _faster_everywhere(results: Results) -> Finding:
+    pairs, whole = _pairs(results), len(paper002.seconds("plain"))
+    faster = sum(bicast < plain for plain, bicast in pairs.values())
+    claim = "Bicast transfers the file faster than plain MPTCP at every loss."
+    if len(pairs) < whole:
+        measured = f"faster in {faster} of {len(pairs)} cells"
+        return _finding(claim, MISSING, measured, f"{whole - len(pairs)} of {whole} cells are not measured.")
+    chance = sign_test(faster, whole)
+    slower = [plain / bicast for plain, bicast in pairs.values() if bicast >= plain]
+    rest = f" In the others bicast takes up to {1 / min(slower):.2f} of plain's time." if slower else ""
+    sentence = f"A sign test gives p = {chance:.2g}.{rest}"
+    return _finding(claim, NOT_CONFIRMED if slower else CONFIRMED, f"faster in {faster} of {whole} cells", sentence)
+
+
+def _flat(results: Results) -> Finding:
+    claim = "Bicast loses only about 1 s when uplink loss grows from 0 to 10 %; plain MPTCP loses far more."
+    slopes: dict[str, Slope] = {}
+    for how in MODES:
+        points = [
+            (down, float(up), run)
+            for (up, down) in paper002.seconds(how)
+            for run in results.runs(PAPER, (up, down), how)
+        ]
+        if len({(down, up) for down, up, _ in points}) < len(paper002.seconds(how)):
+            return _finding(claim, MISSING, "", "Not all 66 cells are measured.")
+        slopes[how] = slope(points)
+    paper = slope([(down, float(up), seconds) for (up, down), seconds in paper002.seconds("bicast").items()])
+    here = {how: f"{one.value * LOSS_RANGE:+.1f} ± {one.half_width * LOSS_RANGE:.1f} s" for how, one in slopes.items()}
+    verdict = (
+        CONFIRMED
+        if slopes["bicast"].overlaps(paper) and slopes["plain"].value > slopes["bicast"].value
+        else NOT_CONFIRMED
+    )
+    measured = f"bicast {here['bicast']}, plain {here['plain']} (n = {slopes['bicast'].n} each)"
+    sentence = (
+        f"The paper's own table 5 has {paper.value * LOSS_RANGE:+.1f} ± {paper.half_width * LOSS_RANGE:.1f} s. "
+        "Slopes are least squares over all losses down, with 95 % intervals."
+    )
+    return _finding(claim, verdict, measured, sentence)
+
+
+def _faster_without_uplink_loss(results: Results) -> Finding:
+    claim = "Bicast is faster even without uplink loss, because copied acknowledgements open the window sooner."
+    chances, words = [], []
+    for cell in ((0, 0), (0, 5)):
+        plain, bicast = (results.reading(PAPER, cell, how) for how in ("plain", "bicast"))
+        if plain is None or bicast is None or min(plain.n, bicast.n) < 4:
+            return _finding(
+                claim, MISSING, "", f"At {cell[1]} % down fewer than 4 downloads of each mode are measured."
+            )
+        chances.append(permutation_test(bicast.runs, plain.runs))
+        words.append(f"{mean(bicast.runs):.1f} s beside {mean(plain.runs):.1f} s at {cell[1]} % down (n = {bicast.n})")
+    verdict = CONFIRMED if max(chances) < SIGNIFICANT else NOT_CONFIRMED
+    sentence = f"Permutation tests give p = {chances[0]:.2g} and p = {chances[1]:.2g}."
+    return _finding(claim, verdict, "; ".join(words), sentence)
+
+
+def _draw_diagonal(results: Results, file: Path) -> Path:
+    drawing = Drawing(figsize=(8, 3.6), layout="constrained")
+    panels: Any = drawing.subplots(1, 2)
+    for panel, how in zip(panels, MODES, strict=True):
+        downs = [down for _, down in DIAGONAL]
+        panel.plot(downs, [paper002.seconds(how)[cell] for cell in DIAGONAL], color="black", marker="x", label="paper")
+        for setting, style in ((PAPER, "-"), (FRAMES, "--")):
+            found = [(cell[1], one) for cell in DIAGONAL if (one := results.reading(setting, cell, how))]
+            spread = [[one.seconds - one.least for _, one in found], [one.most - one.seconds for _, one in found]]
+            label = "here: frames lost" if setting.frames_lost else "here: packets lost"
+            seconds = [one.seconds for _, one in found]
+            panel.errorbar(
+                [down for down, _ in found],
+                seconds,
+                spread,
+                **(STYLES[how] | {"label": label}),
+                linestyle=style,
+                capsize=3,
+            )
+        panel.set_title(how)
+        panel.set_xlabel("Wi-Fi loss down, %; twice that up")
+        panel.set_ylabel("seconds for 500 MB")
+        panel.set_ylim(bottom=0)
+        panel.legend(fontsize="small")
+    return save(drawing, file)
