@@ -56,6 +56,15 @@ EXPERIMENTS = {
         "the whole grid, 500 MB, hours as `--full --plan` prints; each download is kept, and the next --full goes on.",
         _choose_downloads,
     ),
+    "windows": Experiment(
+        "experiments.windows",
+        "paper 002, section 4.4: the server's congestion window, plain and with copied acknowledgements",
+        "Downloads a file while Wi-Fi loses packets on the way down alone, plain and with copies of the client's "
+        "packets, and samples the server's congestion window five times a second. Prints its mean in each mode, and "
+        "the chance that so much wider a window comes without an effect of the copies.",
+        "6 downloads of 20 MB: about a minute.",
+        "60 downloads of 100 MB, five rounds: about 15 minutes.",
+    ),
     "capture": Experiment(
         "experiments.capture",
         "paper 002, tables 3 and 4: which packets are copied, captured at every machine",

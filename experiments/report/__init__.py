@@ -6,6 +6,9 @@ It publishes what experiments left in results/, and shows a row without a file b
 
 from __future__ import annotations
 
+import shutil
+
+from experiments import windows
 from experiments.report import paper002
 from experiments.report.document import html, markdown
 from experiments.report.page import TITLE, page
@@ -17,9 +20,12 @@ WHOLE = RESULTS / "papers.html"
 
 
 def write() -> int:
-    rows = Rows(DIRECTORY / "full.csv", PUBLISHED).publish()
-    pictures = paper002.draw(rows, DOCS)
-    blocks = page(rows)
+    downloads = Rows(DIRECTORY / "full.csv", PUBLISHED).publish()
+    sampled = windows.CAMPAIGN.directory / "full-samples.csv"
+    if sampled.exists():
+        shutil.copy(sampled, paper002.WINDOWS)
+    pictures = paper002.draw(downloads, DOCS)
+    blocks = page(downloads)
     PAGE.write_text(markdown(blocks), encoding="utf-8")
     WHOLE.parent.mkdir(parents=True, exist_ok=True)
     WHOLE.write_text(html(TITLE, blocks, DOCS), encoding="utf-8")

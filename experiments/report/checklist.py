@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers contain, item by item, and what of it is here.
+"""The checklist of the papers, item by item.
 
 A row counts as done or substituted only if what proves it is in the tree: a file, or the downloads that a table or a
 figure of paper 002 needs (`002-downloads.csv#PART`).

@@ -60,7 +60,7 @@ def _paper(paper: str, title: str, items: Sequence[Item], downloads: Sequence[Ro
 def _checklist(items: Sequence[Item]) -> Iterator[Block]:
     yield Heading(2, "Checklist")
     yield Paragraph(
-        f"The papers have {len(items)} items that can be built or measured. `impossible` names what this kind of "
+        f"The papers have {len(items)} items that can be built or measured. `impossible` marks what this kind of "
         "machine cannot do."
     )
     counts = [

@@ -5,29 +5,51 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 
 from experiments.transfer.plan import MODES, Plan, Setting, Task, expected_s
 from experiments.transfer.rows import DIRECTORY, Row, Rows
-from lab.processes.controller import OPENFLOW, TREE, controlled, pin_mode
+from lab.processes.controller import OPENFLOW, TREE, Controller, controlled, pin_mode
 from lab.results.provenance import provenance
 from lab.stage import ovs
-from lab.stage.stage import raised
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
 from lab.stage.watch import watched
-from lab.traffic.web import download, web_server
+from lab.traffic.web import WebFile, download, web_server
 from topologies.paper import SERVER, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
 SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
 
 
-def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
-    """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
-    for setting, those in groupby(tasks, lambda task: task.setting):
-        yield from _in_one_laboratory(setting, those, size_bytes)
+@dataclass(frozen=True, slots=True)
+class Laboratory:
+    """The paper's laboratory, with a file to download."""
+
+    net: Stage
+    controller: Controller
+    file: WebFile
+
+    @property
+    def server(self) -> Machine:
+        return self.net.machine("server")
+
+    def download(self, task: Task) -> Row:
+        pin_mode(self.controller.client, MODES[task.how])
+        wifi = self.net.uplink("wifi")
+        wifi.forward.set(loss_percent=task.up_percent)
+        wifi.backward.set(loss_percent=task.down_percent)
+        # Cached ssthresh and reordering would affect the next download.
+        self.server.run("ip", "tcp_metrics", "flush")
+        file = self.file
+        got = download(self.net.machine("client"), file.url, timeout_s=file.size_bytes * 8 / SLOWEST_BPS)
+        return Row(task, got.seconds, got.size_bytes, got.sha256 == file.sha256, got.mptcp, provenance())
 
 
-def _in_one_laboratory(setting: Setting, tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
+@contextmanager
+def laboratory(setting: Setting, size_bytes: int) -> Iterator[Laboratory]:
     topology = PaperTopo(
         lte_backup=setting.lte_backup,
         congestion_control=setting.congestion_control,
@@ -39,17 +61,15 @@ def _in_one_laboratory(setting: Setting, tasks: Iterable[Task], size_bytes: int)
         watched((controller.needed(), *ovs.needed()), DIRECTORY),
     ):
         controller.await_steady()
-        client, server, wifi = net.machine("client"), net.machine("server"), net.uplink("wifi")
-        with web_server(server, SERVER) as web:
-            file = web.offer("transfer.bin", size_bytes)
-            for task in tasks:
-                pin_mode(controller.client, MODES[task.how])
-                wifi.forward.set(loss_percent=task.up_percent)
-                wifi.backward.set(loss_percent=task.down_percent)
-                # Cached ssthresh and reordering would affect the next download.
-                server.run("ip", "tcp_metrics", "flush")
-                got = download(client, file.url, timeout_s=size_bytes * 8 / SLOWEST_BPS)
-                yield Row(task, got.seconds, got.size_bytes, got.sha256 == file.sha256, got.mptcp, provenance())
+        with web_server(net.machine("server"), SERVER) as web:
+            yield Laboratory(net, controller, web.offer("transfer.bin", size_bytes))
+
+
+def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
+    """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
+    for setting, those in groupby(tasks, lambda task: task.setting):
+        with laboratory(setting, size_bytes) as lab:
+            yield from map(lab.download, those)
 
 
 def missing(plan: Plan, rows: Iterable[Row]) -> list[Task]:
