@@ -68,10 +68,11 @@ EXPERIMENTS = {
     "capture": Experiment(
         "experiments.capture",
         "paper 002, tables 3 and 4: which packets are copied, captured at every machine",
-        "A server and a client exchange single words over MPTCP; halfway the client's active path is switched. "
+        "A server and a client exchange single words over MPTCP; halfway the active path is switched, once by the "
+        "client's agent and once by the server's, as in the paper. "
         "Packets are captured at the client, the router and the server, and each of the paper's claims about copied "
         "packets is checked against them. The captures are kept for wireshark.",
-        "about 10 seconds.",
+        "about 20 seconds.",
     ),
     "switching": Experiment(
         "experiments.switching",

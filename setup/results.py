@@ -24,6 +24,7 @@ SOURCES = {  # file: command, date, what it measures
         "2026-11-21",
         "paper 002, before the emulator's losses were corrected",
     ),
+    "capture": ("./bicast experiment capture", "2026-11-27", "paper 002: which packets are copied"),
     "switching": ("./bicast experiment switching --full", "2026-11-21", "a live connection moved to the other uplink"),
     "failover": ("./bicast experiment failover --full", "2026-11-21", "a path that dies under a transfer"),
     "once": ("./bicast experiment once", "2026-11-22", "two sites: everything copied, delivered once"),

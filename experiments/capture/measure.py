@@ -14,15 +14,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.capture.plan import AFTER, BEFORE, LTE_ENDPOINT, PLACES, PORT, WIFI_ENDPOINT, WORDS
-from lab.processes.agents import TERMINAL
+from experiments.capture.plan import (
+    AFTER,
+    BEFORE,
+    DIRECTORY,
+    FILE,
+    LTE_ENDPOINT,
+    PLACES,
+    PORT,
+    WIFI_ENDPOINT,
+    WORDS,
+    Switcher,
+)
+from lab.processes.agents import SETTINGS, TERMINAL, agent
 from lab.processes.capture import captured
-from lab.processes.controller import TREE
+from lab.processes.controller import OPENFLOW, TREE, controlled, pin_mode
 from lab.stage import command
 from lab.stage.failure import ExperimentFailed
 from lab.stage.nodes import Machine
-from lab.stage.stage import Stage
-from topologies.paper import SERVER
+from lab.stage.stage import Stage, raised
+from topologies.paper import SERVER, PaperTopo
 
 # TCP segments, read by tshark
 
@@ -144,7 +155,23 @@ WITHIN_S = 20.0
 SNAPPED_BYTES = 256
 
 
-def by_controller(_client: Machine) -> None:
+def carry_out(switcher: Switcher) -> Conversation:
+    """Run the conversation in the paper's laboratory; an agent on this machine switches."""
+    topology = PaperTopo(lte_backup=switcher.lte_backup)
+    with controlled(FILE, SETTINGS) as controller, raised(topology, controller=OPENFLOW) as net:
+        controller.await_steady()
+        pin_mode(controller.client, "bicast")
+        with agent(controller, net.machine(switcher.machine), switcher.machine, switcher.role) as one:
+
+            def begin(_client: Machine) -> None:
+                if not switcher.lte_backup:
+                    one.await_seeing()
+                    controller.client.set_active(TERMINAL, "wifi")
+
+            return observe(net, DIRECTORY / f"by-{switcher.machine}", _by_controller, begin)
+
+
+def _by_controller(_client: Machine) -> None:
     command.run(str(TREE / "bicast"), "switch", TERMINAL, "lte")
 
 
@@ -153,8 +180,16 @@ def by_endpoints(client: Machine) -> None:
     client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
 
 
-def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
-    """Run the conversation without loss and save captures in `directory`; `switch` moves it from Wi-Fi to LTE."""
+def observe(
+    net: Stage,
+    directory: Path,
+    switch: Callable[[Machine], None],
+    begin: Callable[[Machine], None] = lambda _: None,
+) -> Conversation:
+    """Run the conversation without loss and save captures in `directory`.
+
+    `begin` makes LTE the backup, if it is not; `switch` moves the conversation from Wi-Fi to LTE.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     for way in (net.uplink("lte").forward, net.uplink("lte").backward):
         way.set(loss_percent=0)
@@ -168,6 +203,7 @@ def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> C
             )
         with _talking(server, client) as talk:
             talk.say(1)  # MPTCP opens no second subflow before the first data is acknowledged (RFC 8684, 3.2)
+            begin(client)
             _await_subflows(server, backup=AFTER)
             talk.say(WORDS - 1)
             switch(client)
@@ -224,12 +260,12 @@ def _talking(server: Machine, client: Machine) -> Iterator[_Talk]:
 
 
 def _await_subflows(server: Machine, backup: str) -> None:
-    """Wait until both subflows exist and the peer has flagged only this one as backup."""
+    """Wait until both subflows exist and either end has flagged only this one as backup."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         told = server.run("ss", "-Htin", "state", "established", "sport", "=", f":{PORT}").stdout
         rows = re.findall(r"\s(192\.168\.\d+\.3):\d+\s*\n.* tcp-ulp-mptcp flags:(\S+)", told)
-        if {peer: "B" in flags for peer, flags in rows} == {BEFORE: backup == BEFORE, AFTER: backup == AFTER}:
+        if {peer: "B" in flags.upper() for peer, flags in rows} == {BEFORE: backup == BEFORE, AFTER: backup == AFTER}:
             return
     raise ExperimentFailed(
         f"server: expected two subflows with only {backup} as backup within {WITHIN_S:.0f} s, found: {told}"

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from experiments.capture.measure import Conversation, Segment, acknowledges
 from experiments.capture.plan import AFTER, BEFORE, DIRECTORY
+from lab.results import provenance
+from lab.results.figures import Figure, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +70,61 @@ def _differences(found: Sequence[str], expected: Sequence[str]) -> tuple[str, ..
     return tuple(f"segment {number}: {here}, expected {there}" for number, (here, there) in pairs if here != there)
 
 
-def text(seen: Conversation, found: list[Claim]) -> str:
-    before, after = seen.shown
+TABLES = {"server": 3, "client": 4}  # of the paper, by the machine that captures
+HEADER = ("switched_by", "captured_at", "moment", "segment", *provenance.HEADER)
+MOMENTS = ("before", "after")
+
+
+def listing(seen: Conversation, machine: str) -> list[list[str]]:
+    """Return what a machine saw of one exchange before the switch, and of one after it."""
+    segments = seen.server if machine == "server" else seen.client
+    return [[str(each) for each in seen.exchange(segments, number)] for number in seen.shown]
+
+
+def text(seen: Mapping[str, Conversation]) -> str:
     parts = []
-    for number, (name, segments) in enumerate((("server", seen.server), ("client", seen.client)), 3):
-        lines = [
-            f"What the {name} saw (the paper's table {number}):",
-            *map(str, seen.exchange(segments, before)),
-            "~ the active subflow is switched ~",
-            *map(str, seen.exchange(segments, after)),
-        ]
-        parts.append("\n".join(lines))
-    verdicts = []
-    for claim in found:
-        verdicts.append(f"{'HOLDS       ' if claim.holds else 'DOES NOT HOLD'}  {claim.sentence}")
-        verdicts += [f"               {each}" for each in claim.counter_examples]
-    checked = f"Of {len(seen.answers)} client segments (n = {len(seen.answers)}):"
-    return "\n\n".join([*parts, "\n".join([checked, *verdicts]), f"The captures: {DIRECTORY}"])
+    for switcher, conversation in seen.items():
+        parts.append(f"The {switcher} switches the active subflow.")
+        for machine, number in TABLES.items():
+            before, after = listing(conversation, machine)
+            lines = (*before, "~ the active subflow is switched ~", *after)
+            parts.append("\n".join([f"What the {machine} saw (the paper's table {number}):", *lines]))
+        verdicts = [f"Of {len(conversation.answers)} client segments (n = {len(conversation.answers)}):"]
+        for claim in claims(conversation):
+            verdicts.append(f"{'HOLDS       ' if claim.holds else 'DOES NOT HOLD'}  {claim.sentence}")
+            verdicts += [f"               {each}" for each in claim.counter_examples]
+        parts.append("\n".join(verdicts))
+    return "\n\n".join([*parts, f"The captures: {DIRECTORY}"])
 
 
-def document(seen: Conversation, found: list[Claim]) -> dict[str, object]:
-    return {
-        "experiment": "capture",
-        "client_segments": len(seen.answers),
-        "claims": [
-            {"claim": each.sentence, "holds": each.holds, "counter_examples": each.counter_examples} for each in found
-        ],
-        "tables": {
-            name: [[str(each) for each in seen.exchange(segments, number)] for number in seen.shown]
-            for name, segments in (("server", seen.server), ("client", seen.client))
-        },
-        "captures": str(DIRECTORY),
-    }
+def document(seen: Mapping[str, Conversation]) -> dict[str, object]:
+    found = {switcher: _document(conversation) for switcher, conversation in seen.items()}
+    return {"experiment": "capture", "captures": str(DIRECTORY), "switched_by": found}
+
+
+def _document(seen: Conversation) -> dict[str, object]:
+    found = [
+        {"claim": each.sentence, "holds": each.holds, "counter_examples": each.counter_examples}
+        for each in claims(seen)
+    ]
+    tables = {machine: listing(seen, machine) for machine in TABLES}
+    return {"client_segments": len(seen.answers), "claims": found, "tables": tables}
+
+
+def figures(seen: Mapping[str, Conversation]) -> Iterator[Figure]:
+    """Yield how many segments contradict each claim."""
+    for switcher, conversation in seen.items():
+        for claim in claims(conversation):
+            against, n = len(claim.counter_examples), len(conversation.answers)
+            what = f"switched by the {switcher}, segments against: {claim.sentence}"
+            yield Figure(what, against, "segments", n, against, against, "0", claim.holds)
+
+
+def keep_rows(seen: Mapping[str, Conversation]) -> None:
+    keep(list(figures(seen)), DIRECTORY, "capture")
+    with (DIRECTORY / "segments.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        for (switcher, conversation), machine in product(seen.items(), TABLES):
+            for moment, lines in zip(MOMENTS, listing(conversation, machine), strict=True):
+                writer.writerows((switcher, machine, moment, line, *provenance.provenance()) for line in lines)

@@ -9,21 +9,28 @@ from __future__ import annotations
 import shutil
 
 from experiments import windows
+from experiments.capture import plan as capture
 from experiments.report import paper002
 from experiments.report.document import html, markdown
+from experiments.report.figures import ROWS
 from experiments.report.page import TITLE, page
 from experiments.transfer.rows import DIRECTORY, PUBLISHED, Rows
 from lab.results import DOCS, RESULTS
 
 PAGE = DOCS / "papers.md"
 WHOLE = RESULTS / "papers.html"
+LEFT = {  # by an experiment, and where it is published
+    windows.CAMPAIGN.directory / "full-samples.csv": paper002.WINDOWS,
+    capture.DIRECTORY / "segments.csv": paper002.SEGMENTS,
+    capture.DIRECTORY / "capture.csv": ROWS / "capture.csv",
+}
 
 
 def write() -> int:
     downloads = Rows(DIRECTORY / "full.csv", PUBLISHED).publish()
-    sampled = windows.CAMPAIGN.directory / "full-samples.csv"
-    if sampled.exists():
-        shutil.copy(sampled, paper002.WINDOWS)
+    for left, published in LEFT.items():
+        if left.exists():
+            shutil.copy(left, published)
     pictures = paper002.draw(downloads, DOCS)
     blocks = page(downloads)
     PAGE.write_text(markdown(blocks), encoding="utf-8")

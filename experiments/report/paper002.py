@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
+from experiments.capture.report import MOMENTS, TABLES
 from experiments.paper import paper002
 from experiments.report.document import Block, Heading, Paragraph, Picture, Table
 from experiments.report.findings import CONFIRMED, MISSING, NOT_CONFIRMED, Finding
@@ -20,6 +22,7 @@ from experiments.transfer.rows import PUBLISHED, Row
 from experiments.windows import report as windows
 from lab.results.pictures import save
 from lab.results.significance import Slope, permutation_test, sign_test, slope
+from topologies.paper import SERVER
 
 PICTURES = "pictures/papers"
 COMMAND = "`./bicast experiment transfer --full`"
@@ -28,6 +31,8 @@ UPS, DOWNS = range(11), range(6)
 SIGNIFICANT = 0.05
 LOSS_RANGE = 10  # percent of uplink loss that the paper's claim spans
 
+SEGMENTS = PUBLISHED.with_name("002-capture.csv")
+PATTERNS = {"server": ["word", "answer", "ack", "answer", "ack"], "client": ["word", "answer", "ack", "ack"]}
 WINDOWS = PUBLISHED.with_name("002-windows.csv")
 COUNTED_ONCE = "Linux counts acknowledged bytes, so that a copy of an acknowledgement adds nothing to its window."
 
@@ -50,6 +55,8 @@ def draw(downloads: Sequence[Row], docs: Path) -> list[Path]:
 
 def section(downloads: Sequence[Row]) -> Iterator[Block]:
     results = results_of(downloads)
+    yield from _tables_3_and_4()
+    yield Heading(3, "Downloads")
     yield Paragraph(
         f"{COMMAND} downloads 500 MB in the paper's laboratory: namespaces, Linux's MPTCP and Open vSwitch in place of "
         "four virtual machines. The server sends with cubic, and LTE is backup. A cell has the paper's seconds, then "
@@ -71,6 +78,40 @@ def section(downloads: Sequence[Row]) -> Iterator[Block]:
     yield from _frames(results)
     yield from _windows()
     yield from _other_settings(results)
+
+
+def _tables_3_and_4() -> Iterator[Block]:
+    yield Heading(3, "Tables 3 and 4: copies at the server and at the client")
+    if not SEGMENTS.exists():
+        yield Paragraph("Missing: `./bicast experiment capture` writes them.")
+        return
+    with SEGMENTS.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    yield Paragraph(
+        "One exchange before the switch and one after it (`./bicast experiment capture`). The server switches, as in "
+        "the paper, and in a second conversation the client."
+    )
+    for machine, number in TABLES.items():
+        columns = [
+            [line for line in lines if (line["captured_at"], line["switched_by"]) == (machine, switcher)]
+            for switcher in ("server", "client")
+        ]
+        heads = (f"table {number}: the server switches", "the client switches")
+        shown = ([f"{one['moment']}: `{one['segment']}`" for one in those] for those in columns)
+        orders = tuple(order(machine, those) for those in columns)
+        yield Table(heads, (*zip_longest(*shown, fillvalue=""), orders))
+
+
+def order(machine: str, lines: Sequence[dict[str, str]]) -> str:
+    """Compare with the paper's order: a word, its answers and the server's acknowledgements."""
+    orders = [[_kind(line["segment"]) for line in lines if line["moment"] == moment] for moment in MOMENTS]
+    return "order as in the paper" if orders == [PATTERNS[machine]] * len(MOMENTS) else "order differs from the paper"
+
+
+def _kind(segment: str) -> str:
+    if " seq " not in segment:
+        return "ack"
+    return "word" if segment.startswith(SERVER) else "answer"
 
 
 def _grid(results: Results, how: str) -> Table:

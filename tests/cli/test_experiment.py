@@ -25,4 +25,8 @@ def test_listing_experiments_imports_none_of_them() -> None:
 def test_capture_runs_from_the_command_line_and_all_claims_hold() -> None:
     done = subprocess.run([TREE / "bicast", "experiment", "capture", "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [claim["holds"] for claim in json.loads(done.stdout)["claims"]] == [True] * 6
+    found = json.loads(done.stdout)["switched_by"]
+    assert {switcher: [claim["holds"] for claim in one["claims"]] for switcher, one in found.items()} == {
+        "client": [True] * 6,
+        "server": [True] * 6,
+    }

@@ -155,6 +155,17 @@ def test_the_page_puts_the_papers_seconds_beside_ours(tmp_path: Path) -> None:
     assert "<svg" in html("papers", blocks, tmp_path)
 
 
+def test_a_capture_is_compared_with_the_papers_order() -> None:
+    word, answer = (
+        "192.168.0.2 > 192.168.110.3: Flags [P.], seq 5:9, ack 2",
+        "192.168.110.3 > 192.168.0.2: Flags [P.], seq 2:3, ack 9",
+    )
+    ack = "192.168.0.2 > 192.168.110.3: Flags [.], ack 3"
+    lines = [{"moment": moment, "segment": each} for moment in ("before", "after") for each in (word, answer, ack, ack)]
+    assert section.order("client", lines) == "order as in the paper"
+    assert section.order("client", lines[:-1]) == section.order("server", lines) == "order differs from the paper"
+
+
 def test_the_same_drawing_gives_the_same_picture(tmp_path: Path) -> None:
     downloads = papers_own({"plain": 1, "bicast": 1})
     first, second = (section.draw(downloads, tmp_path / name) for name in ("a", "b"))
