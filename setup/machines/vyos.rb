@@ -41,24 +41,14 @@ module Lab
       script(ports + routes)
     end
 
-    # VyOS 1.4 renamed traffic-policy to qos while it was being made: the templates on the router say which it has.
+    # VyOS 1.4.0 takes whole percent and whole Mbit/s only.
     def links
       by_network = @plan.router.to_h { |port| [port.network, port] }
-      commands = @plan.links("DOWN").map do |link|
-        <<~SHELL.chomp
-          name=$(port #{by_network.fetch(link.network).mac})
-          if [ -e /opt/vyatta/share/vyatta-cfg/templates/traffic-policy ]; then
-              delete traffic-policy network-emulator #{link.network}
-              set traffic-policy network-emulator #{link.network} bandwidth #{link.mbps}mbit
-              set traffic-policy network-emulator #{link.network} packet-loss #{link.loss_percent}
-              set interfaces ethernet $name traffic-policy out #{link.network}
-          else
-              delete qos policy network-emulator #{link.network}
-              set qos policy network-emulator #{link.network} bandwidth #{link.mbps}mbit
-              set qos policy network-emulator #{link.network} loss #{link.loss_percent}
-              set qos interface $name egress #{link.network}
-          fi
-        SHELL
+      commands = @plan.links("DOWN").flat_map do |link|
+        ["name=$(port #{by_network.fetch(link.network).mac})",
+         "set qos policy network-emulator #{link.network} bandwidth #{link.mbps}mbit",
+         "set qos policy network-emulator #{link.network} loss #{link.loss_percent}",
+         "set qos interface $name egress #{link.network}"]
       end
       script(commands)
     end

@@ -26,7 +26,7 @@ class Notes
 end
 
 class Machine
-  attr_accessor :box, :hostname, :insert_key
+  attr_accessor :box, :box_version, :guest, :hostname, :insert_key
   attr_reader :networks, :provisions, :folders
 
   def initialize
@@ -56,7 +56,8 @@ module Vagrant
     notes = Notes.new
     yield notes
     puts JSON.generate(notes.machines.transform_values { |each|
-      {networks: each.networks, provisions: each.provisions, folders: each.folders, box: each.box}
+      {networks: each.networks, provisions: each.provisions, folders: each.folders, box: each.box,
+       box_version: each.box_version}
     })
   end
 end
