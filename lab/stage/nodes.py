@@ -168,7 +168,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
 
     def start(self, controllers: Sequence[Any]) -> None:
         words = ["add-br", self.name, "--", "set", "Bridge", self.name, "datapath_type=netdev", "fail_mode=secure"]
-        self._silence_linux()
+        self.silence_linux()
         words += ["protocols=OpenFlow13", f"other_config:datapath-id={self.dpid}", "other_config:disable-in-band=true"]
         for interface in self.intfList():
             if interface.name != "lo":
@@ -179,7 +179,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         sending.widen(self.name)  # as `bicast bridge` does
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
-    def _silence_linux(self) -> None:
+    def silence_linux(self) -> None:
         """Stop Linux from sending IPv6 or forwarding on the bridge's ports."""
         names = [interface.name for interface in self.intfList() if interface.name != "lo"]
         if self._late_ports:

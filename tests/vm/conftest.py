@@ -97,7 +97,7 @@ class PreparedGateway(Gateway):
         self.file = file
 
     def start(self, controllers: Sequence[Any]) -> None:
-        self._quiet()
+        self.silence_linux()
         self.run("./bicast", "bridge", str(self.file))
 
 
