@@ -10,4 +10,8 @@ if [[ $version != 3.11 ]]; then
     echo "ryu.sh: Ryu 4.34 wants Python 3.11 and this machine has $version: no .venv-ryu, no tests on Ryu here" >&2
     exit
 fi
+# ryu-manager imports a name that eventlet has dropped.
+readonly name=ALREADY_HANDLED
 PIP_CONSTRAINT=$PWD/setup/ryu-build.txt PIP_USE_PEP517=1 setup/venv.sh .venv-ryu requirements-ryu.txt
+echo "import eventlet.wsgi; vars(eventlet.wsgi).setdefault('$name', object())" \
+    >.venv-ryu/lib/python3.11/site-packages/ryu_manager.pth

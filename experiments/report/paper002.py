@@ -60,7 +60,7 @@ def section(downloads: Sequence[Row]) -> Iterator[Block]:
     yield Paragraph(
         f"{COMMAND} downloads 500 MB in the paper's laboratory: namespaces, Linux's MPTCP and Open vSwitch in place of "
         "four virtual machines. The server sends with cubic, and LTE is backup. A cell has the paper's seconds, then "
-        "the median here, and n where it is not 1."
+        "the median here, with spread and n where n is not 1."
     )
     if downloads:
         origins = sorted({" on ".join((row.origin[1], row.origin[2])) for row in downloads})
@@ -126,7 +126,8 @@ def _grid(results: Results, how: str) -> Table:
 def _pair(paper_s: float, here: Reading | None) -> str:
     if here is None:
         return f"{paper_s:.1f} / missing"
-    return f"{paper_s:.1f} / {here.seconds:.1f}" + (f" (n = {here.n})" if here.n > 1 else "")
+    spread = f" ({here.least:.1f} to {here.most:.1f}, n = {here.n})" if here.n > 1 else ""
+    return f"{paper_s:.1f} / {here.seconds:.1f}{spread}"
 
 
 def _agreement(results: Results, how: str) -> str:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,9 @@ class ControllerFailed(Exception):
 
 
 class Controller:
-    """A controller that runs on a copy of `file`; `settings` replace the file's own.
+    """A controller that runs on a copy of `file` in `directory`; `settings` replace the file's own.
 
-    The packages of `python`, its interpreter, decide the framework.
+    `program` runs it instead of this interpreter, and knows where the copy is.
     """
 
     PATIENCE_S = 60.0  # usually 2 s to the first answer; far longer under load
@@ -51,7 +51,7 @@ class Controller:
         listeners: tuple[int, ...] = (),
         *,
         directory: Path,
-        python: str = sys.executable,
+        program: Sequence[str] = (),
     ) -> None:
         if "openflow:" not in settings:
             settings += f", openflow: {{listen: {OPENFLOW_ADDRESS}}}"
@@ -64,7 +64,7 @@ class Controller:
         )
         self.client = Client(API)
         self._listeners = listeners
-        self._python = python
+        self._program = program or (sys.executable, "-m", "controller", str(self.file))
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._log: list[str] = []
         self._end_expected = False
@@ -74,7 +74,7 @@ class Controller:
         if self._listeners:
             environment["LISTEN_FDS"] = str(len(self._listeners))
         self.process = subprocess.Popen(
-            [self._python, "-m", "controller", str(self.file)],
+            self._program,
             cwd=TREE,
             env=environment,
             stderr=subprocess.PIPE,
@@ -194,14 +194,14 @@ def controlled(
     listeners: tuple[int, ...] = (),
     *,
     directory: Path | None = None,
-    python: str = sys.executable,
+    program: Sequence[str] = (),
 ) -> Iterator[Controller]:
     """Run a controller until the block ends; without a `directory` it starts with no saved state and leaves none."""
     with ExitStack() as stack:
         if directory is None:
             fresh = tempfile.TemporaryDirectory(prefix="controller-", dir=RUN_DIRECTORY)
             directory = Path(stack.enter_context(fresh))
-        controller = Controller(file, settings, listeners, directory=directory, python=python)
+        controller = Controller(file, settings, listeners, directory=directory, program=program)
         controller.start()
         try:
             yield controller

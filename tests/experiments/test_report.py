@@ -149,7 +149,7 @@ def test_the_page_puts_the_papers_seconds_beside_ours(tmp_path: Path) -> None:
     ]
     blocks = page(downloads)
     shown = markdown(blocks)
-    assert "80.6 / 161.2 (n = 5)" in shown and "Here plain takes 2.00 of the paper's time" in shown
+    assert "80.6 / 161.2 (161.2 to 161.2, n = 5)" in shown and "Here plain takes 2.00 of the paper's time" in shown
     assert "The paper's seconds fit lost frames better" in shown
     assert all(f"pictures/papers/{picture.name}" in shown for picture in drawn)
     assert "<svg" in html("papers", blocks, tmp_path)

@@ -12,21 +12,33 @@ from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage.command import run
 from lab.stage.stage import raised
 from tests.system.conftest import PAPER, GatewayLab
-from tests.system.evidence import assert_reaches, gateway, program, reaches, snooping, until
+from tests.system.evidence import assert_reaches, gateway, reaches, snooping, until
+from tests.system.evidence import program as program_on
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 
-PYTHONS = {"os_ken": sys.executable, "ryu": str(TREE / ".venv-ryu" / "bin" / "python")}
-RYU = [pytest.param("ryu", marks=pytest.mark.slow)] if sys.version_info[:2] == (3, 11) else []  # setup/ryu.sh says why
-FRAMEWORKS = ["os_ken", *RYU]
+RYU = TREE / ".venv-ryu" / "bin"
+ON_RYU = sys.version_info[:2] == (3, 11)  # setup/ryu.sh says why
+PROGRAMS = ["os_ken", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ryu", "ryu-manager") if ON_RYU)]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_framework_connects_installs_changes_and_restarts(framework: str, tmp_path: Path) -> None:
-    python = PYTHONS[framework]
-    told = run(python, "-c", "from controller.edges.openflow import framework; print(framework.NAME)").stdout
-    assert told == f"{framework}\n"
+def program_of(name: str, place: Path) -> list[str]:
+    file = str(place / PAPER.name)
+    if name == "ryu-manager":
+        configuration = place / "ryu.conf"
+        configuration.write_text(f"[bicast]\nfile = {file}\n")
+        words = ("--config-file", str(configuration), "controller/edges/openflow/ryu_manager.py")
+        return [str(RYU / "ryu-manager"), *words]
+    return [str(RYU / "python") if name == "ryu" else sys.executable, "-m", "controller", file]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_framework_connects_installs_changes_and_restarts(name: str, tmp_path: Path) -> None:
+    program = program_of(name, tmp_path)
+    if name != "ryu-manager":
+        told = run(program[0], "-c", "from controller.edges.openflow import framework; print(framework.NAME)").stdout
+        assert told == f"{name}\n"
     with (
-        controlled(PAPER, directory=tmp_path, python=python) as controller,
+        controlled(PAPER, directory=tmp_path, program=program) as controller,
         raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
@@ -44,13 +56,13 @@ def test_a_framework_connects_installs_changes_and_restarts(framework: str, tmp_
             until(lambda: reaches(terminal, "192.168.110.3", SERVER), "the switch itself takes the other uplink")
             run("ip", "link", "set", "gw-lte", "up")
             until(lambda: client.get("status")["gateways"][0]["uplinks"][1]["up"], "the port is back")
-            before, heard = program(BRIDGE), snoop.number()
+            before, heard = program_on(BRIDGE), snoop.number()
             controller.kill()
             controller.start()
             controller.await_steady()
             snoop.settled()
             assert snoop.modifications(heard) == {}
-        assert program(BRIDGE) == before
+        assert program_on(BRIDGE) == before
         assert gateway(client.get("status"))["changes_sent"] == 0
         assert client.get("terminals", "client")["active_uplink"] == "lte"
         assert controller.stop() == 0

@@ -140,6 +140,15 @@ def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
     return decorate
 
 
+def options(group: str, **defaults: str) -> Any:
+    """Return these options of the framework's configuration file, once it has read it."""
+    configuration = _part("cfg")
+    configuration.CONF.register_opts(
+        [configuration.StrOpt(name, default=value) for name, value in defaults.items()], group
+    )
+    return configuration.CONF[group]
+
+
 class Framework:
     """One app on the framework."""
 
