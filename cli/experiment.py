@@ -39,8 +39,8 @@ class Experiment:
 def _choose_downloads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--setting",
-        help="only these downloads: cubic or bbr, backup or equal for LTE, and `,frames` where Wi-Fi loses whole "
-        "offloaded frames; the paper's setting is cubic,backup",
+        help="only these downloads: cubic or bbr, backup or equal for LTE, `,frames` where Wi-Fi loses whole offloaded "
+        "frames, `,relay` where a relay sends; the paper's setting is cubic,backup",
     )
     parser.add_argument("--plan", action="store_true", help="print what is measured and missing, and the time it takes")
 

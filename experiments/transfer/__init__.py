@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from experiments.transfer.measure import measure_missing
-from experiments.transfer.plan import FRAMES, SETTINGS, Plan, full, quick
+from experiments.transfer.plan import ALL_SETTINGS, Plan, full, quick
 from experiments.transfer.report import planned, present
 from experiments.transfer.rows import DIRECTORY, PUBLISHED, Rows
 from lab.stage import isolate
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _only(plan: Plan, word: str) -> Plan:
-    words = {setting.word: setting for setting in (*SETTINGS, FRAMES)}
+    words = {setting.word: setting for setting in ALL_SETTINGS}
     if word not in words:
         raise ExperimentFailed(f"--setting {word}: expected one of {' '.join(words)}")
     chosen = plan.of(words[word])

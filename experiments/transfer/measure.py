@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 
+from experiments.laboratories import home
 from experiments.transfer.plan import MODES, Plan, Setting, Task, expected_s
 from experiments.transfer.rows import DIRECTORY, Row, Rows
 from lab.processes.controller import OPENFLOW, TREE, Controller, controlled, pin_mode
@@ -18,10 +20,39 @@ from lab.stage.nodes import Machine
 from lab.stage.stage import Stage, raised
 from lab.stage.watch import watched
 from lab.traffic.web import WebFile, download, web_server
-from topologies.paper import SERVER, PaperTopo
+from topologies.home import RELAYS
+from topologies.paper import LTE_LOSS_PERCENT, SERVER, PaperTopo
 
 FILE = TREE / "topologies" / "paper.yaml"
+RELAYED_TERMINAL, RELAY = "television", "tokyo"
+RELAYED_MODES = {"plain": "single", "bicast": "bicast"}  # in mode off no uplink would be backup
+NEAR_MS = 0.1  # each way between machines that the paper has on one host
 SLOWEST_BPS = 500_000  # far below any measurement: slower is broken
+
+
+class Downloads(Protocol):
+    """A laboratory with a file to download."""
+
+    def download(self, task: Task) -> Row: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedHome:
+    """A terminal without MPTCP, whose gateway and relay carry its connections; rates and losses are the paper's."""
+
+    home: home.RelayedHome
+    file: WebFile
+
+    def download(self, task: Task) -> Row:
+        home, file = self.home, self.file
+        home.pin(RELAYED_TERMINAL, RELAYED_MODES[task.how], "wifi")
+        set_losses(home.net, task)
+        home.await_relayed(RELAYED_TERMINAL)
+        home.await_store(RELAYED_TERMINAL, RELAY, "wifi")
+        home.forget()
+        got = download(home.machine(RELAYED_TERMINAL), file.url, _timeout_s(file), mptcp=False)
+        relayed = home.seen(RELAYED_TERMINAL) == RELAYS[RELAY]
+        return Row(task, got.seconds, got.size_bytes, got.sha256 == file.sha256, relayed, provenance())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +69,35 @@ class Laboratory:
 
     def download(self, task: Task) -> Row:
         pin_mode(self.controller.client, MODES[task.how])
-        wifi = self.net.uplink("wifi")
-        wifi.forward.set(loss_percent=task.up_percent)
-        wifi.backward.set(loss_percent=task.down_percent)
+        set_losses(self.net, task)
         # Cached ssthresh and reordering would affect the next download.
         self.server.run("ip", "tcp_metrics", "flush")
         file = self.file
-        got = download(self.net.machine("client"), file.url, timeout_s=file.size_bytes * 8 / SLOWEST_BPS)
+        got = download(self.net.machine("client"), file.url, _timeout_s(file))
         return Row(task, got.seconds, got.size_bytes, got.sha256 == file.sha256, got.mptcp, provenance())
+
+
+def set_losses(net: Stage, task: Task) -> None:
+    wifi = net.uplink("wifi")
+    wifi.forward.set(loss_percent=task.up_percent)
+    wifi.backward.set(loss_percent=task.down_percent)
+
+
+def _timeout_s(file: WebFile) -> float:
+    return file.size_bytes * 8 / SLOWEST_BPS
+
+
+@contextmanager
+def relayed_laboratory(setting: Setting, size_bytes: int) -> Iterator[RelayedHome]:
+    control = setting.congestion_control
+    with (
+        home.relayed_home(relays=(RELAY,), congestion=control, congestion_control=control, delay_ms=NEAR_MS) as relayed,
+        watched((relayed.controller.needed(), *ovs.needed()), DIRECTORY),
+    ):
+        lte = relayed.net.uplink("lte")
+        for way in (lte.forward, lte.backward):
+            way.set(loss_percent=LTE_LOSS_PERCENT)
+        yield RelayedHome(relayed, relayed.web.offer("transfer.bin", size_bytes))
 
 
 @contextmanager
@@ -68,7 +120,8 @@ def laboratory(setting: Setting, size_bytes: int) -> Iterator[Laboratory]:
 def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
     """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
     for setting, those in groupby(tasks, lambda task: task.setting):
-        with laboratory(setting, size_bytes) as lab:
+        raised_for = relayed_laboratory if setting.relayed else laboratory
+        with raised_for(setting, size_bytes) as lab:
             yield from map(lab.download, those)
 
 

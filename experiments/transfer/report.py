@@ -16,8 +16,8 @@ from matplotlib.figure import Figure as Drawing
 from experiments.paper import paper002
 from experiments.transfer.measure import duration, missing, times
 from experiments.transfer.plan import (
+    ALL_SETTINGS,
     FRAME_BYTES,
-    FRAMES,
     MODES,
     PAYLOAD_BYTES,
     PROMISED,
@@ -92,7 +92,7 @@ class Results:
     @property
     def settings(self) -> list[Setting]:
         there = {setting for setting, _, _ in self._readings}
-        return [setting for setting in (*SETTINGS, FRAMES) if setting in there]
+        return [setting for setting in ALL_SETTINGS if setting in there]
 
     def cells(self, setting: Setting) -> list[Cell]:
         return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
@@ -244,6 +244,7 @@ def _named(setting: Setting) -> dict[str, Any]:
         "congestion_control": setting.congestion_control,
         "lte_backup": setting.lte_backup,
         "frames_lost": setting.frames_lost,
+        "relayed": setting.relayed,
     }
 
 

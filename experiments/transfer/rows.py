@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from lab.stage.failure import ExperimentFailed
 
 DIRECTORY = RESULTS / "transfer"  # also saves logs of dead processes
 PUBLISHED = DOCS / "results" / "papers" / "002-downloads.csv"
+YES = {False: "no", True: "yes"}
 LOST = {False: "packets", True: "frames"}
+SENDER = {False: "server", True: "relay"}
 HEADER = (
-    "wifi_up_loss_percent", "wifi_down_loss_percent", "congestion_control", "lte_backup", "wifi_loses", "mode", "run",
-    "seconds", "bytes", "sha256_ok", "mptcp", *provenance.HEADER,
+    "wifi_up_loss_percent", "wifi_down_loss_percent", "congestion_control", "lte_backup", "wifi_loses", "sender",
+    "mode", "run", "seconds", "bytes", "sha256_ok", "mptcp", *provenance.HEADER,
 )  # fmt: skip
 
 
@@ -87,19 +90,17 @@ def _read(file: Path) -> list[Row]:
 def _words(row: Row) -> tuple[object, ...]:
     task, setting = row.task, row.task.setting
     where = (task.up_percent, task.down_percent, setting.congestion_control, _word(setting.lte_backup))
-    what = (LOST[setting.frames_lost], task.how, task.number)
+    what = (LOST[setting.frames_lost], SENDER[setting.relayed], task.how, task.number)
     found = (f"{row.seconds:.3f}", row.size_bytes, _word(row.sha256_ok), _word(row.mptcp))
     return (*where, *what, *found, *row.origin)
 
 
 def _row(file: Path, number: int, line: list[str]) -> Row:
     try:
-        up, down, control, backup, loses, how, run, seconds, size, sha256_ok, mptcp, *origin = line
+        up, down, control, backup, loses, sender, how, run, seconds, size, sha256_ok, mptcp, *origin = line
         if len(origin) != len(provenance.HEADER):
             raise ValueError(f"{len(line)} values, expected {len(HEADER)}")
-        if loses not in LOST.values():
-            raise ValueError(f"found {loses!r}, expected packets or frames")
-        setting = Setting(control, _truth(backup), loses == LOST[True])
+        setting = Setting(control, _truth(backup), _truth(loses, LOST), _truth(sender, SENDER))
         task = Task(setting, int(up), int(down), how, int(run))
         return Row(task, float(seconds), int(size), _truth(sha256_ok), _truth(mptcp), tuple(origin))
     except ValueError as error:
@@ -107,10 +108,10 @@ def _row(file: Path, number: int, line: list[str]) -> Row:
 
 
 def _word(truth: bool) -> str:
-    return "yes" if truth else "no"
+    return YES[truth]
 
 
-def _truth(word: str) -> bool:
-    if word not in ("yes", "no"):
-        raise ValueError(f"found {word!r}, expected yes or no")
-    return word == "yes"
+def _truth(word: str, words: Mapping[bool, str] = YES) -> bool:
+    if word not in words.values():
+        raise ValueError(f"found {word!r}, expected {words[True]} or {words[False]}")
+    return word == words[True]
