@@ -40,7 +40,7 @@ def _choose_downloads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--setting",
         help="only these downloads: cubic or bbr, backup or equal for LTE, `,frames` where Wi-Fi loses whole offloaded "
-        "frames, `,relay` where a relay sends; the paper's setting is cubic,backup",
+        "frames, `,relay` or `,laptop` for another network; the paper's setting is cubic,backup",
     )
     parser.add_argument("--plan", action="store_true", help="print what is measured and missing, and the time it takes")
 

@@ -38,10 +38,11 @@ LTE_LOSS_PERCENT = 1.0
 WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # to the client over Wi-Fi
 
 
-def add_client(topo: Topo, lte_backup: bool = True) -> None:
+def add_client(topo: Topo, lte_backup: bool = True, one_machine: bool = False) -> None:
     topo.addHost(
         "client",
         cls=Machine,
+        inNamespace=not one_machine,
         addresses={"wifi": ["192.168.110.3/24"], "lte": ["192.168.210.3/24"]},
         routes=[
             Route("default", "192.168.110.2"),
@@ -65,8 +66,9 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         lte_backup: bool,
         congestion_control: str | None,
         frames_lost: bool = False,
+        one_machine: bool = False,
     ) -> None:
-        self._machines(lte_backup, congestion_control)
+        self._machines(lte_backup, congestion_control, one_machine)
         self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
         self._link("client", BRIDGE, "lte", "gw-c2", "08:00:27:ec:c0:04", "08:00:27:2a:a0:c3", port2=2)
         self._link(
@@ -81,9 +83,9 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             "router", "server", "lan", "lan", "08:00:27:d9:74:68", "08:00:27:67:2b:63", offloads=frames_lost
         )  # fmt: skip
 
-    def _machines(self, lte_backup: bool, congestion_control: str | None) -> None:
-        add_client(self, lte_backup)
-        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001")
+    def _machines(self, lte_backup: bool, congestion_control: str | None, one_machine: bool) -> None:
+        add_client(self, lte_backup, one_machine)
+        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001", own_terminals=one_machine)
         self.addHost(
             "router",
             cls=Machine,
@@ -113,10 +115,11 @@ class PaperTopo(LabTopo):
         congestion_control: str | None = None,  # of the server; None: the kernel's default
         shaped: bool = True,
         frames_lost: bool = False,  # the router loses the server's offloaded frames, not single packets
+        one_machine: bool = False,  # the gateway is the client's own
         **unknown: Any,
     ) -> None:
         losses = {"wifi_up_loss_percent": wifi_up_loss_percent, "wifi_down_loss_percent": wifi_down_loss_percent}
-        refuse_unknown(unknown, (*losses, "lte_backup", "congestion_control", "shaped", "frames_lost"))
+        refuse_unknown(unknown, (*losses, "lte_backup", "congestion_control", "shaped", "frames_lost", "one_machine"))
         for name, loss in losses.items():
             if not isinstance(loss, int | float) or not 0 <= loss <= 100:
                 raise ValueError(f"{name}={loss}: expected a percentage from 0 to 100")
@@ -125,7 +128,9 @@ class PaperTopo(LabTopo):
             wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)
             wifi_down = Shape(WIFI_BPS, wifi_down_loss_percent)
             lte = Shape(LTE_BPS, LTE_LOSS_PERCENT)
-        self.raise_lab((wifi_up, wifi_down), (lte, lte), bool(lte_backup), congestion_control, bool(frames_lost))
+        self.raise_lab(
+            (wifi_up, wifi_down), (lte, lte), bool(lte_backup), congestion_control, bool(frames_lost), bool(one_machine)
+        )
 
 
 topos = {"paper": PaperTopo}

@@ -16,7 +16,7 @@ from experiments.capture.report import MOMENTS, TABLES
 from experiments.paper import paper002
 from experiments.report.document import Block, Heading, Paragraph, Picture, Table
 from experiments.report.findings import CONFIRMED, MISSING, NOT_CONFIRMED, Finding
-from experiments.transfer.plan import CORNERS, DIAGONAL, FRAMES, MODES, PAPER, RELAYED, SETTINGS, Setting
+from experiments.transfer.plan import CORNERS, DIAGONAL, FRAMES, LAPTOP, MODES, PAPER, RELAY, SETTINGS, Setting
 from experiments.transfer.report import FIRST_FIGURE, STYLES, Reading, Results, draw_figures, limit_bps
 from experiments.transfer.rows import PUBLISHED, Row
 from experiments.windows import report as windows
@@ -211,14 +211,15 @@ def _misfit(results: Results, setting: Setting) -> float | None:
 
 
 def _other_settings(results: Results) -> Iterator[Block]:
-    yield Heading(3, "Other senders, LTE as an equal path, and figure 1's relay")
+    yield Heading(3, "Other senders, other networks, and LTE as an equal path")
     yield Paragraph(
-        "The paper has no such values. Through a relay the server is a plain one, and the relay is MPTCP's sender. "
+        "The paper has no such values. Through a relay (figure 1) the server is a plain one, and the relay is MPTCP's "
+        "sender. On the terminal itself means that Open vSwitch runs there, on one machine with the applications. "
         f"Seconds for 500 MB here at the grid's corners ({COMMAND}); the limit is what "
         "the shapers of the usable paths let through."
     )
     rows = []
-    for setting, cell in product((*SETTINGS, RELAYED), CORNERS):
+    for setting, cell in product((*SETTINGS, RELAY, LAPTOP), CORNERS):
         readings = (_seconds(results.reading(setting, cell, how)) for how in MODES)
         ratio = results.ratio(setting, cell)
         limit = f"{paper002.BYTES * 8 / limit_bps(setting):.1f}"

@@ -106,6 +106,7 @@ def laboratory(setting: Setting, size_bytes: int) -> Iterator[Laboratory]:
         lte_backup=setting.lte_backup,
         congestion_control=setting.congestion_control,
         frames_lost=setting.frames_lost,
+        one_machine=setting.network == "laptop",
     )
     with (
         controlled(FILE) as controller,
@@ -120,7 +121,7 @@ def laboratory(setting: Setting, size_bytes: int) -> Iterator[Laboratory]:
 def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
     """Yield a row per task, in order; consecutive tasks of one setting share a laboratory."""
     for setting, those in groupby(tasks, lambda task: task.setting):
-        raised_for = relayed_laboratory if setting.relayed else laboratory
+        raised_for = relayed_laboratory if setting.network == "relay" else laboratory
         with raised_for(setting, size_bytes) as lab:
             yield from map(lab.download, those)
 

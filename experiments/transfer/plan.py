@@ -18,29 +18,35 @@ REPEATS = 3
 PAPER_REPEATS = 5  # of corners and diagonal, in the paper's setting
 
 
+NETWORKS = {  # beside the paper's laboratory
+    "relay": ", through a relay",  # of the paper's figure 1; the server has no MPTCP
+    "laptop": ", on the terminal itself",  # Open vSwitch runs there
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     congestion_control: str  # of the server
     lte_backup: bool
     frames_lost: bool = False  # Wi-Fi loses offloaded frames of up to 64 kB on the way down; otherwise packets
-    relayed: bool = False  # the server has no MPTCP; a relay sends (the paper's figure 1)
+    network: str = "paper"  # or a key of NETWORKS
 
     def __str__(self) -> str:
-        more = (", frames lost" if self.frames_lost else "") + (", through a relay" if self.relayed else "")
+        more = (", frames lost" if self.frames_lost else "") + NETWORKS.get(self.network, "")
         return f"{self.congestion_control}, LTE {'backup' if self.lte_backup else 'not backup'}{more}"
 
     @property
     def word(self) -> str:
         """Return the name on the command line."""
-        more = (",frames" if self.frames_lost else "") + (",relay" if self.relayed else "")
+        more = (",frames" if self.frames_lost else "") + (f",{self.network}" if self.network in NETWORKS else "")
         return f"{self.congestion_control},{'backup' if self.lte_backup else 'equal'}{more}"
 
 
 SETTINGS = tuple(Setting(*each) for each in product(("cubic", "bbr"), (True, False)))
 PAPER = SETTINGS[0]
 FRAMES = replace(PAPER, frames_lost=True)
-RELAYED = replace(PAPER, relayed=True)
-ALL_SETTINGS = (*SETTINGS, FRAMES, RELAYED)
+RELAY, LAPTOP = (replace(PAPER, network=name) for name in NETWORKS)
+ALL_SETTINGS = (*SETTINGS, FRAMES, RELAY, LAPTOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ def full() -> Plan:
     tasks = list(_round(PAPER, grid, 1))
     for number in range(2, PAPER_REPEATS + 1):
         tasks += _round(PAPER, ends, number)
-    for setting in (FRAMES, *SETTINGS[1:], RELAYED):
+    for setting in (FRAMES, *SETTINGS[1:], RELAY, LAPTOP):
         for number in range(1, REPEATS + 1):
             tasks += _round(setting, DIAGONAL if setting.frames_lost else CORNERS, number)
     return Plan("full", paper002.BYTES, tuple(tasks))

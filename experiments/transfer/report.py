@@ -244,7 +244,7 @@ def _named(setting: Setting) -> dict[str, Any]:
         "congestion_control": setting.congestion_control,
         "lte_backup": setting.lte_backup,
         "frames_lost": setting.frames_lost,
-        "relayed": setting.relayed,
+        "network": setting.network,
     }
 
 

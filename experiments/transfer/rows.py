@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.transfer.plan import Setting, Task
+from experiments.transfer.plan import NETWORKS, Setting, Task
 from lab.results import DOCS, RESULTS, provenance
 from lab.stage.failure import ExperimentFailed
 
@@ -17,9 +17,8 @@ DIRECTORY = RESULTS / "transfer"  # also saves logs of dead processes
 PUBLISHED = DOCS / "results" / "papers" / "002-downloads.csv"
 YES = {False: "no", True: "yes"}
 LOST = {False: "packets", True: "frames"}
-SENDER = {False: "server", True: "relay"}
 HEADER = (
-    "wifi_up_loss_percent", "wifi_down_loss_percent", "congestion_control", "lte_backup", "wifi_loses", "sender",
+    "wifi_up_loss_percent", "wifi_down_loss_percent", "congestion_control", "lte_backup", "wifi_loses", "network",
     "mode", "run", "seconds", "bytes", "sha256_ok", "mptcp", *provenance.HEADER,
 )  # fmt: skip
 
@@ -90,17 +89,19 @@ def _read(file: Path) -> list[Row]:
 def _words(row: Row) -> tuple[object, ...]:
     task, setting = row.task, row.task.setting
     where = (task.up_percent, task.down_percent, setting.congestion_control, _word(setting.lte_backup))
-    what = (LOST[setting.frames_lost], SENDER[setting.relayed], task.how, task.number)
+    what = (LOST[setting.frames_lost], setting.network, task.how, task.number)
     found = (f"{row.seconds:.3f}", row.size_bytes, _word(row.sha256_ok), _word(row.mptcp))
     return (*where, *what, *found, *row.origin)
 
 
 def _row(file: Path, number: int, line: list[str]) -> Row:
     try:
-        up, down, control, backup, loses, sender, how, run, seconds, size, sha256_ok, mptcp, *origin = line
+        up, down, control, backup, loses, network, how, run, seconds, size, sha256_ok, mptcp, *origin = line
         if len(origin) != len(provenance.HEADER):
             raise ValueError(f"{len(line)} values, expected {len(HEADER)}")
-        setting = Setting(control, _truth(backup), _truth(loses, LOST), _truth(sender, SENDER))
+        if network not in ("paper", *NETWORKS):
+            raise ValueError(f"found {network!r}, expected paper, {' or '.join(NETWORKS)}")
+        setting = Setting(control, _truth(backup), _truth(loses, LOST), network)
         task = Task(setting, int(up), int(down), how, int(run))
         return Row(task, float(seconds), int(size), _truth(sha256_ok), _truth(mptcp), tuple(origin))
     except ValueError as error:

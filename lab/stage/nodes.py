@@ -139,17 +139,24 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
             self.run("ip", family, "rule", "add", "from", route.source, "table", table, "priority", table)
 
 
+DEAF_TABLE = "netdev deaf"
+
+
 class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, the topology's port numbers.
 
     In the world's root network namespace it reaches a controller at 127.0.0.1. `late_ports` maps ports, whose devices
-    are made later, to numbers.
+    are made later, to numbers. With `own_terminals` a terminal's addresses are in the same namespace: Linux would take
+    its packets from the uplinks, beside Open vSwitch, and must not.
     """
 
     name: str
 
-    def __init__(self, name: str, late_ports: Mapping[str, int] | None = None, **options: Any) -> None:
+    def __init__(
+        self, name: str, late_ports: Mapping[str, int] | None = None, own_terminals: bool = False, **options: Any
+    ) -> None:
         self._late_ports = late_ports or {}
+        self._own_terminals = own_terminals
         options |= {"datapath": "user", "failMode": "secure", "protocols": "OpenFlow13", "batch": False}
         super().__init__(name, **options)
 
@@ -175,6 +182,10 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
                 words += self._port(interface.name, self.ports[interface])
         for name, number in self._late_ports.items():
             words += self._port(name, number)
+        if self._own_terminals:
+            devices = ", ".join(f'"{interface.name}"' for interface in self.intfList() if interface.name != "lo")
+            hook = f"type filter hook ingress devices = {{ {devices} }} priority 0; policy drop;"
+            self.run("nft", f"table {DEAF_TABLE} {{ chain ingress {{ {hook} }}; }}")
         ovs.vsctl(*words)
         sending.widen(self.name)  # as `bicast bridge` does
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
@@ -209,6 +220,8 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         self.run(
             "ovs-vsctl", "--no-wait", f"--timeout={ovs.PATIENCE_S}", "--if-exists", "del-br", self.name, check=False
         )
+        if self._own_terminals:
+            self.run("nft", "delete", "table", *DEAF_TABLE.split(), check=False)
         if deleteIntfs:
             self.deleteIntfs(checkName=False)
 

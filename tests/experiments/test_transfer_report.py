@@ -14,7 +14,7 @@ from experiments.transfer.plan import (
     CORNERS,
     FRAMES,
     PROMISED,
-    RELAYED,
+    RELAY,
     SETTINGS,
     Plan,
     Setting,
@@ -43,7 +43,7 @@ def test_rows_are_read_as_written(tmp_path: Path) -> None:
         row(CUBIC, (10, 5), "plain", 22.125, 3),
         Row(Task(BBR_BOTH, 0, 5, "bicast", 1), 4.5, 17, False, False, ORIGIN),
         row(FRAMES, (2, 1), "plain", 45.0),
-        row(RELAYED, (10, 5), "bicast", 61.0),
+        row(RELAY, (10, 5), "bicast", 61.0),
     ]
     for each in written:
         rows.append(each)
@@ -77,7 +77,7 @@ def test_the_whole_plan_covers_the_papers_grid_and_repeats_its_corners() -> None
     counted = Counter((task.setting, task.cell, task.how) for task in full().tasks)
     assert {cell for setting, cell, _ in counted if setting == CUBIC} == set(paper002.seconds("plain"))
     assert {counted[CUBIC, corner, how] for corner in CORNERS for how in ("plain", "bicast")} == {5}
-    assert len(counted) == 132 + 2 * 6 + 4 * 8
+    assert len(counted) == 132 + 2 * 6 + 5 * 8
 
 
 def test_a_missing_download_is_listed_with_its_time() -> None:
@@ -95,9 +95,10 @@ def test_a_missing_download_is_listed_with_its_time() -> None:
     ("text", "sentence"),
     [
         ("a,b\n1,2\n", "the first line differs"),
-        (f"{HEAD}1,2,cubic,maybe,packets,server,plain,1,2.0,3,yes,yes,today,1,here\n", "rows.csv:2: found 'maybe'"),
-        (f"{HEAD}1,2,cubic,yes,bits,server,plain,1,2.0,3,yes,yes,today,1,here\n", "rows.csv:2: found 'bits'"),
-        (f"{HEAD}1,2,cubic,yes,packets,server,plain,1,2.0,3,yes,yes,today\n", "rows.csv:2: 13 values, expected 15"),
+        (f"{HEAD}1,2,cubic,maybe,packets,paper,plain,1,2.0,3,yes,yes,today,1,here\n", "rows.csv:2: found 'maybe'"),
+        (f"{HEAD}1,2,cubic,yes,bits,paper,plain,1,2.0,3,yes,yes,today,1,here\n", "rows.csv:2: found 'bits'"),
+        (f"{HEAD}1,2,cubic,yes,packets,moon,plain,1,2.0,3,yes,yes,today,1,here\n", "rows.csv:2: found 'moon'"),
+        (f"{HEAD}1,2,cubic,yes,packets,paper,plain,1,2.0,3,yes,yes,today\n", "rows.csv:2: 13 values, expected 15"),
     ],
 )
 def test_a_foreign_file_is_refused_and_kept(tmp_path: Path, text: str, sentence: str) -> None:
