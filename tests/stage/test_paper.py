@@ -110,17 +110,6 @@ def test_a_download_without_mptcp_is_recognised(net: Stage, web: WebServer, plai
     assert (got.size_bytes, got.mptcp) == (1000, False)
 
 
-def test_the_router_loses_whole_frames(tmp_path: Path) -> None:
-    with raised(PaperTopo(congestion_control="cubic", frames_lost=True)) as net:
-        rendered.install("off")
-        net.uplink("wifi").backward.set(loss_percent=5)
-        with web_server(net.machine("server"), SERVER) as web:
-            download(net.machine("client"), web.offer("framed", 5_000_000).url)
-        listed = net.machine("router").run("nft", "list", "table", "netdev", "loss_wifi").stdout
-    packets, size_bytes = map(int, re.findall(r"counter packets (\d+) bytes (\d+)", listed)[0])
-    assert size_bytes > 2 * 1514 * packets
-
-
 @pytest.mark.timed
 def test_no_segment_overtakes_another(web: WebServer, net: Stage, plain: None, tmp_path: Path) -> None:
     """The link is unshaped: the threads of Open vSwitch and nginx then move between processors most often."""
