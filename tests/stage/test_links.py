@@ -18,10 +18,10 @@ from traffic import LARGE_BUFFER, LEFT, RIGHT, LinkPair, ReceivedPackets, exchan
 from lab.links.links import ShapedLink
 from lab.links.shape import Shape
 from lab.links.shaper import Shaper
+from lab.processes.slow import SLOWNESS
 from lab.stage.command import run
 from lab.stage.stage import Stage, raised
 
-SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
 PACED_BPS, PAYLOAD = 50_000_000 // SLOWNESS, 400  # slow enough for every packet to get a processor in time
 
 

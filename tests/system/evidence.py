@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import threading
@@ -18,10 +17,10 @@ from dataclasses import dataclass
 from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http.token import found
 from lab.processes.controller import API
+from lab.processes.slow import SLOWNESS
 from lab.stage import ovs
 from lab.stage.nodes import Machine
 
-SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
 PATIENCE_S = 60.0 * SLOWNESS  # a passing run waits for a few seconds; a busy machine takes far longer
 MODIFICATIONS = ("OFPT_FLOW_MOD", "OFPT_GROUP_MOD", "OFPT_METER_MOD")
 COUNTED = {

@@ -10,25 +10,21 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 from mininet.topo import Topo
 
 from controller.edges.config import load
-from controller.edges.http import client
-from controller.edges.http.client import Client, NoAnswer
-from lab.links.shape import UNSHAPED
 from lab.processes.agents import SETTINGS_FOR_HOSTS
-from lab.processes.controller import API, TREE, Controller
+from lab.processes.controller import TREE
+from lab.processes.slow import SLOWNESS, SlowController
 from lab.stage import isolate
-from lab.stage.nodes import Gateway
+from lab.stage.kernel import PreparedGateway, on_the_kernel
 from lab.stage.stage import raised
 from tests.system.conftest import PAPER, WIDE, GatewayLab, place, snoop, wish
-from tests.system.evidence import SLOWNESS
 from tests.system.tunnelled import NATTED, TunnelLab, ruled
 from topologies.natted import NattedTopo
 from topologies.paper import PaperTopo
@@ -37,7 +33,6 @@ from topologies.wide import WideTopo
 __all__ = ["place", "snoop", "wish"]
 
 IN_THE_VM = os.environ.get("BICAST_VM") == "1"  # setup/vm/inside.sh
-client.TIMEOUT_S *= SLOWNESS  # of a request to the controller; each request reads it
 # For peer sites: on a slow machine, the copies of a packet arrive further apart.
 FLOOR_MS, CEILING_MS = (SLOWNESS * each for each in (load.COPIES.floor_ms, load.COPIES.ceiling_ms))
 COPIES = f"\n    copies: {{window_floor_ms: {FLOOR_MS}, window_ceiling_ms: {CEILING_MS}}}"
@@ -63,55 +58,6 @@ def keep_logs(place: Path) -> None:
     for number, controller in enumerate(SlowController.started):
         place.mkdir(parents=True, exist_ok=True)
         (place / f"controller-{number}.log").write_text(controller.log_text())
-
-
-class RetryingClient(Client):
-    """A client that asks again if the core was too slow to answer and said `try again`."""
-
-    def get(self, *path: str) -> Any:
-        for _ in range(SLOWNESS - 1):
-            try:
-                return super().get(*path)
-            except NoAnswer:
-                continue
-        return super().get(*path)
-
-
-class SlowController(Controller):
-    """A controller with longer timeouts, for an emulated processor."""
-
-    PATIENCE_S = Controller.PATIENCE_S * SLOWNESS
-    started: ClassVar[list[Controller]] = []
-
-    def __init__(self, file: Path, settings: str, *, directory: Path) -> None:
-        super().__init__(file, settings, directory=directory)
-        self.client = RetryingClient(API)
-        self.started.append(self)
-
-
-class PreparedGateway(Gateway):
-    """A gateway whose bridge `bicast bridge` makes from a gateway.yaml, without additions."""
-
-    def __init__(self, name: str, file: Path, **options: Any) -> None:
-        super().__init__(name, **options)
-        self.file = file
-
-    def start(self, controllers: Sequence[Any]) -> None:
-        self.silence_linux()
-        self.run("./bicast", "bridge", str(self.file))
-
-
-def on_the_kernel(topo: type[Topo], file: Path, gateway: type[PreparedGateway]) -> Topo:
-    """Return the topology without rates and losses: Open vSwitch removes queueing disciplines that it does not know."""
-
-    class OnTheKernel(topo):  # type: ignore[misc,valid-type]
-        def addSwitch(self, name: str, **options: Any) -> str:  # Mininet's name
-            return str(super().addSwitch(name, **options | {"cls": gateway, "file": file}))
-
-        def addLink(self, *nodes: str, **options: Any) -> Any:  # Mininet's name
-            return super().addLink(*nodes, **options | {"forward": UNSHAPED, "backward": UNSHAPED})
-
-    return OnTheKernel()
 
 
 @contextmanager

@@ -3,29 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from lab.processes.agents import SETTINGS
-from lab.stage import ovs
+from lab.stage.kernel import LossyGateway
 from tests.system.conftest import TWIN, GatewayLab, greeted
-from tests.vm.conftest import IN_THE_VM, PreparedGateway, home
+from tests.vm.conftest import IN_THE_VM, home
 from topologies.twin import TwinTopo
 
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
-
-
-class LossyGateway(PreparedGateway):
-    """A gateway whose ports keep netem's losses: QoS of type linux-noop makes Open vSwitch leave their queues alone."""
-
-    def start(self, controllers: Sequence[Any]) -> None:
-        super().start(controllers)
-        for name in self.intfNames():
-            if name != "lo":
-                noop = ("--id=@qos", "create", "QoS", "type=linux-noop")
-                ovs.vsctl("--", *noop, "--", "set", "Port", name, "qos=@qos")
 
 
 @pytest.fixture(scope="package")
