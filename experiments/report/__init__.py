@@ -31,6 +31,8 @@ def write() -> int:
     for left, published in LEFT.items():
         if left.exists():
             shutil.copy(left, published)
+    for left in sorted((RESULTS / "vm").glob("*/kernel.csv")):  # the newest run is the last
+        shutil.copy(left, paper002.KERNEL)
     pictures = paper002.draw(downloads, DOCS)
     blocks = page(downloads)
     PAGE.write_text(markdown(blocks), encoding="utf-8")

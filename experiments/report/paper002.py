@@ -18,13 +18,14 @@ from experiments.report.document import Block, Heading, Paragraph, Picture, Tabl
 from experiments.report.findings import CONFIRMED, MISSING, NOT_CONFIRMED, Finding
 from experiments.transfer.plan import CORNERS, DIAGONAL, FRAMES, LAPTOP, MODES, PAPER, RELAY, SETTINGS, Setting
 from experiments.transfer.report import FIRST_FIGURE, STYLES, Reading, Results, draw_figures, limit_bps
-from experiments.transfer.rows import PUBLISHED, Row
+from experiments.transfer.rows import PUBLISHED, Row, Rows
 from experiments.windows import report as windows
 from lab.results.pictures import save
 from lab.results.significance import Slope, permutation_test, sign_test, slope
 from topologies.paper import SERVER
 
 PICTURES = "pictures/papers"
+IN_THE_VM = "`setup/vm.sh .venv/bin/python -m experiments.transfer.kernel`"
 COMMAND = "`./bicast experiment transfer --full`"
 TABLE_OF = {"bicast": 5, "plain": 6}
 UPS, DOWNS = range(11), range(6)
@@ -33,6 +34,7 @@ LOSS_RANGE = 10  # percent of uplink loss that the paper's claim spans
 
 SEGMENTS = PUBLISHED.with_name("002-capture.csv")
 PATTERNS = {"server": ["word", "answer", "ack", "answer", "ack"], "client": ["word", "answer", "ack", "ack"]}
+KERNEL = PUBLISHED.with_name("002-kernel.csv")
 WINDOWS = PUBLISHED.with_name("002-windows.csv")
 COUNTED_ONCE = "Linux counts acknowledged bytes, so that a copy of an acknowledgement adds nothing to its window."
 
@@ -78,6 +80,7 @@ def section(downloads: Sequence[Row]) -> Iterator[Block]:
     yield from _frames(results)
     yield from _windows()
     yield from _other_settings(results)
+    yield from _kernel(results)
 
 
 def _tables_3_and_4() -> Iterator[Block]:
@@ -227,6 +230,28 @@ def _other_settings(results: Results) -> Iterator[Block]:
             (str(setting), f"{cell[0]} %, {cell[1]} %", *readings, "" if ratio is None else f"{ratio:.2f}", limit)
         )
     yield Table(("setting", "up, down", *MODES, "bicast / plain", "limit"), tuple(rows))
+
+
+def _kernel(results: Results) -> Iterator[Block]:
+    yield Heading(3, "Open vSwitch's kernel datapath, and netem")
+    rows = Rows(KERNEL).read()
+    if not rows:
+        yield Paragraph(f"Missing: {IN_THE_VM} measures it.")
+        return
+    here = Results(rows, rows[0].size_bytes)
+    yield Paragraph(
+        f"Downloads of {here.size_bytes / 1e6:.0f} MB at a tenth of the rates, on Debian's kernel in an emulated "
+        f"machine (n = 1, {IN_THE_VM}). The last columns have the ratio of the userspace datapath, and the paper's."
+    )
+    lines = []
+    for cell in CORNERS:
+        paper = paper002.seconds("bicast")[cell] / paper002.seconds("plain")[cell]
+        ratios = (
+            "missing" if one is None else f"{one:.2f}" for one in (here.ratio(PAPER, cell), results.ratio(PAPER, cell))
+        )
+        seconds = (_seconds(here.reading(PAPER, cell, how)) for how in MODES)
+        lines.append((f"{cell[0]} %, {cell[1]} %", *seconds, *ratios, f"{paper:.2f}"))
+    yield Table(("up, down", *MODES, "bicast / plain", "userspace", "paper"), tuple(lines))
 
 
 def findings(downloads: Sequence[Row]) -> list[Finding]:
