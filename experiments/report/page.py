@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.report import paper002
+from experiments.report import claims002, paper002
 from experiments.report.checklist import STATES, Item, checklist
 from experiments.report.document import Block, Heading, Paragraph, Table
 from experiments.report.findings import Finding, counted, findings
@@ -24,7 +24,7 @@ MEASURED = {"002": paper002.section}
 
 def page(downloads: Sequence[Row]) -> list[Block]:
     items = checklist(downloads)
-    claims = sorted((*findings(), *paper002.findings(downloads)), key=lambda each: each.paper)
+    claims = sorted((*findings(), *claims002.findings(downloads)), key=lambda each: each.paper)
     return [
         Heading(1, TITLE),
         Paragraph("<!-- `./bicast report` writes this page from docs/results and experiments/paper. -->"),

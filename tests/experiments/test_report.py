@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.paper import paper002
-from experiments.report import checklist, findings
+from experiments.report import checklist, claims002, findings
 from experiments.report import paper002 as section
 from experiments.report.checklist import Item
 from experiments.report.document import Heading, Paragraph, Picture, Table, html, markdown
@@ -118,19 +118,19 @@ def test_a_claim_without_a_row_is_never_confirmed() -> None:
 def test_nothing_is_claimed_of_downloads_that_are_missing() -> None:
     without_corners = [row for row in papers_own({"plain": 1, "bicast": 1}) if row.task.cell not in CORNERS]
     for downloads in ((), without_corners):
-        assert {each.verdict for each in section.findings(downloads)[:3]} == {findings.MISSING}
+        assert {each.verdict for each in claims002.findings(downloads)[:3]} == {findings.MISSING}
 
 
 def test_the_papers_own_seconds_confirm_its_findings() -> None:
-    faster, flat, first, _ = section.findings(papers_own({"plain": 1.2, "bicast": 1}))
+    faster, flat, first, _ = claims002.findings(papers_own({"plain": 1.2, "bicast": 1}))
     assert {faster.verdict, flat.verdict, first.verdict} == {findings.CONFIRMED}
     assert "66 of 66" in faster.measured and "p = 0.004" in first.sentence
 
 
 def test_slower_copies_confirm_nothing() -> None:
-    faster, _, first, _ = section.findings(papers_own({"plain": 1, "bicast": 2}))
+    faster, _, first, _ = claims002.findings(papers_own({"plain": 1, "bicast": 2}))
     assert (faster.verdict, first.verdict) == (findings.NOT_CONFIRMED, findings.NOT_CONFIRMED)
-    _, flat, *_ = section.findings(
+    _, flat, *_ = claims002.findings(
         [
             download(PAPER, row.task.cell, row.task.how, row.seconds + 9 * row.task.up_percent, row.task.number)
             for row in papers_own({"plain": 1, "bicast": 1})
