@@ -252,7 +252,7 @@ def _kernel(results: Results) -> Iterator[Block]:
 
 def _draw_diagonal(results: Results, file: Path) -> Path:
     drawing = Drawing(figsize=(8, 3.6), layout="constrained")
-    panels: Any = drawing.subplots(1, 2)
+    panels: Any = drawing.subplots(1, 2, sharey=True)
     for panel, how in zip(panels, MODES, strict=True):
         downs = [down for _, down in DIAGONAL]
         panel.plot(downs, [paper002.seconds(how)[cell] for cell in DIAGONAL], color="black", marker="x", label="paper")

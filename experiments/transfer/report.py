@@ -283,7 +283,8 @@ def draw_figures(results: Results, directory: Path, name: str, suffix: str = "pn
 
 def _figure(results: Results, down: int, file: Path) -> Path:
     drawing = Drawing(figsize=(3.4 * (1 + len(results.settings)), 3.6), layout="constrained")
-    first, *others = drawing.subplots(1, 1 + len(results.settings), squeeze=False)[0]
+    same_bytes = results.size_bytes == paper002.BYTES
+    first, *others = drawing.subplots(1, 1 + len(results.settings), squeeze=False, sharey=same_bytes)[0]
     _paper(first, down)
     for panel, setting in zip(others, results.settings, strict=True):
         cells = [cell for cell in results.cells(setting) if cell[1] == down]
