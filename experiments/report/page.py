@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.report import claims002, paper002
+from experiments.report import beside, claims002, paper002
 from experiments.report.checklist import STATES, Item, checklist
 from experiments.report.document import Block, Heading, Paragraph, Table
 from experiments.report.findings import Finding, counted, findings
@@ -51,6 +51,7 @@ def _paper(paper: str, title: str, items: Sequence[Item], downloads: Sequence[Ro
     yield Heading(2, f"Paper {paper}: {title}")
     if section := MEASURED.get(paper):
         yield from section(downloads)
+    yield from beside.tables(paper)
     printed = [item for item in items if item.paper == paper and item.item.startswith(("Table", "Figure"))]
     yield Heading(3, f"Tables and figures of paper {paper}")
     rows = ((item.item, item.state, item.how, " ".join(f"`{path}`" for path in item.evidence)) for item in printed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.paper import paper002
-from experiments.report import checklist, claims002, findings
+from experiments.report import beside, checklist, claims002, findings
 from experiments.report import paper002 as section
 from experiments.report.checklist import Item
 from experiments.report.document import Heading, Paragraph, Picture, Table, html, markdown
@@ -113,6 +113,14 @@ def test_a_claim_without_a_row_is_never_confirmed() -> None:
     for each in findings.findings():
         assert (each.verdict in (findings.CONFIRMED, findings.NOT_CONFIRMED)) == bool(each.measured)
     assert sum(findings.counted(findings.findings()).values()) == len(findings.findings())
+
+
+def test_each_printed_number_stands_beside_a_published_row() -> None:
+    for paper in ("000", "001", "004"):
+        blocks = list(beside.tables(paper))
+        titles = [block.text for block in blocks if isinstance(block, Heading)]
+        assert titles and len(titles) == len(set(titles)), "the rows of one table are adjacent"
+        assert all(len(row) == len(beside.HEADS) for block in blocks if isinstance(block, Table) for row in block.rows)
 
 
 def test_nothing_is_claimed_of_downloads_that_are_missing() -> None:
