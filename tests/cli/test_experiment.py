@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from cli import Failure, report
 from cli import experiment as verb
 from lab.processes.controller import TREE
 
@@ -19,6 +21,12 @@ def test_listing_experiments_imports_none_of_them() -> None:
     done = subprocess.run([sys.executable, "-c", loaded], cwd=TREE, capture_output=True, text=True, check=True)
     modules = [one.module for one in verb.EXPERIMENTS.values()]
     assert all(map(find_spec, modules)) and not {"matplotlib", "mininet", *modules} & set(done.stdout.split())
+
+
+def test_an_installed_laboratory_has_no_pages_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "IN_TREE", False)
+    with pytest.raises(Failure, match="run it in a clone"):
+        report.run(argparse.Namespace())
 
 
 @pytest.mark.timed
