@@ -24,7 +24,7 @@ from lab.stage import isolate
 from lab.stage.kernel import LossyGateway, on_the_kernel
 from lab.stage.stage import raised
 from lab.traffic.web import web_server
-from topologies.paper import SERVER, PaperTopo
+from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 
 SLOWER = 10
 BYTES = 5_000_000
@@ -41,8 +41,11 @@ def laboratory() -> Iterator[Laboratory]:
         controller.start()
         stack.callback(controller.stop)
         control = PAPER.congestion_control
-        topology = on_the_kernel(PaperTopo, controller.file, LossyGateway, SLOWER, congestion_control=control)
+        topology = on_the_kernel(PaperTopo, controller.file, LossyGateway, congestion_control=control)
         net = stack.enter_context(raised(topology))
+        for name, rate_bps, loss_percent in (("wifi", WIFI_BPS, 0.0), ("lte", LTE_BPS, LTE_LOSS_PERCENT)):
+            for way in (net.uplink(name).forward, net.uplink(name).backward):
+                way.set(rate_bps=rate_bps // SLOWER, loss_percent=loss_percent)
         controller.await_steady()
         web = stack.enter_context(web_server(net.machine("server"), SERVER))
         yield Laboratory(net, controller, web.offer("transfer.bin", BYTES))

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mininet.topo import Topo
 
-from lab.links.shape import UNSHAPED, Shape
+from lab.links.shape import UNSHAPED
 from lab.stage import ovs
 from lab.stage.nodes import Gateway
 
@@ -38,25 +37,16 @@ class LossyGateway(PreparedGateway):
                 ovs.vsctl("--", *noop, "--", "set", "Port", name, "qos=@qos")
 
 
-def on_the_kernel(
-    topo: type[Topo], file: Path, gateway: type[PreparedGateway], slower: int | None = None, **options: Any
-) -> Topo:
-    """Return the topology with such gateways, without rates and losses, or with rates divided by `slower`.
-
-    Only a LossyGateway keeps rates and losses: Open vSwitch removes queueing disciplines that it does not know.
+def on_the_kernel(topo: type[Topo], file: Path, gateway: type[PreparedGateway], **options: Any) -> Topo:
+    """Return the topology with such gateways, without rates and losses: Open vSwitch removes queueing disciplines that
+    it does not know. Those of a LossyGateway can be set once it runs.
     """
-
-    def shaped(shape: Shape) -> Shape:
-        if slower is None:
-            return UNSHAPED
-        return replace(shape, rate_bps=shape.rate_bps // slower) if shape.rate_bps else shape
 
     class OnTheKernel(topo):  # type: ignore[misc]
         def addSwitch(self, name: str, **named: Any) -> str:  # Mininet's name
             return str(super().addSwitch(name, **named | {"cls": gateway, "file": file}))
 
         def addLink(self, *nodes: str, **named: Any) -> Any:  # Mininet's name
-            ways = {way: shaped(named.get(way, UNSHAPED)) for way in ("forward", "backward")}
-            return super().addLink(*nodes, **named | ways)
+            return super().addLink(*nodes, **named | {"forward": UNSHAPED, "backward": UNSHAPED})
 
     return OnTheKernel(**options)
