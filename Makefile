@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm soak bench smoke check ryu agents packages packages-test licences results reference pictures clean
+.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test licences results reference pictures clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo 'make mutants one broken line after the other, and the tests that must fail: ten minutes'
 	@echo 'make race    Go'"'"'s tests of what has goroutines, watched for data races: eight minutes'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
+	@echo 'make corners the corners of paper 002 there: downloads over the kernel'"'"'s datapath and netem, four minutes'
 	@echo 'make soak    one controller under tunnels, NATs and agents that come and go, for an hour (SOAK_S=7200: two)'
 	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
 	@echo 'make smoke   a few ratios of it, in a minute'
@@ -81,6 +82,9 @@ licences: setup
 
 vm: setup
 	@$(die_with_make) setup/vm.sh
+
+corners: setup
+	@$(die_with_make) setup/vm.sh .venv/bin/python -m experiments.transfer.kernel
 
 soak: setup
 	@BICAST_SOAK_S=$${SOAK_S:-3600} $(die_with_make) .venv/bin/python -m lab.stage.isolate .venv/bin/python -m pytest tests/soak

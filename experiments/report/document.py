@@ -14,6 +14,7 @@ from pathlib import Path
 from textwrap import fill
 
 WIDTH = 120
+HELD = "\0"  # in place of a space inside code, where no line may end
 STYLE = """\
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; margin: 1rem 0; }
@@ -59,7 +60,8 @@ def _markdown(block: Block) -> str:
         case Heading(level, text):
             return f"{'#' * level} {text}"
         case Paragraph(text):
-            return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+            whole = CODE.sub(lambda code: code[0].replace(" ", HELD), text)
+            return fill(whole, WIDTH, break_long_words=False, break_on_hyphens=False).replace(HELD, " ")
         case Picture(file, text):
             return f"![{text}]({file})"
         case Table(heads, rows):

@@ -24,7 +24,7 @@ from lab.results.significance import permutation_test
 from topologies.paper import SERVER
 
 PICTURES = "pictures/papers"
-IN_THE_VM = "`setup/vm.sh .venv/bin/python -m experiments.transfer.kernel`"
+IN_THE_VM = "`make corners`"
 COMMAND = "`./bicast experiment transfer --full`"
 TABLE_OF = {"bicast": 5, "plain": 6}
 UPS, DOWNS = range(11), range(6)

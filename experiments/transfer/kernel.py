@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The corners on the kernel's datapath with netem, at a tenth of the rates, in the emulated machine of `make vm`.
 
-    setup/vm.sh .venv/bin/python -m experiments.transfer.kernel
+    make corners
 
 Rates are too low for an emulated processor to be the limit. Rows go to results/vm.
 """

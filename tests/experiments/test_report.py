@@ -50,6 +50,12 @@ def test_a_document_is_markdown_and_one_file_of_html(tmp_path: Path) -> None:
     assert '<code>a|b</code> in <a href="x.md">here</a>' in whole and "<td>&amp;</td>" in whole
 
 
+def test_a_line_of_markdown_ends_outside_code() -> None:
+    command = "`make this and that and more`"
+    shown = markdown([Paragraph(" ".join(["word"] * 22 + [command]))])
+    assert command in shown and len(shown.splitlines()) == 2
+
+
 def test_significance_of_few_values() -> None:
     assert sign_test(5, 5) == pytest.approx(1 / 32)
     assert sign_test(0, 5) == pytest.approx(1)
