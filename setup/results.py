@@ -19,11 +19,7 @@ PAGE, PICTURE = DOCS / "results.md", DOCS / "pictures" / "results.svg"
 
 SOURCES = {  # file: command, date, what it measures
     "bench": ("make bench", "2026-11-21", "forwarding, mode changes, connecting, dead ports, 500 agents"),
-    "transfer": (
-        "./bicast experiment transfer",
-        "2026-11-21",
-        "paper 002, before the emulator's losses were corrected",
-    ),
+    "transfer": ("./bicast experiment transfer", "2026-11-27", "paper 002, the corners of its grid, 50 MB"),
     "capture": ("./bicast experiment capture", "2026-11-27", "paper 002: which packets are copied"),
     "switching": ("./bicast experiment switching --full", "2026-11-21", "a live connection moved to the other uplink"),
     "failover": ("./bicast experiment failover --full", "2026-11-21", "a path that dies under a transfer"),
