@@ -181,7 +181,6 @@ def _windows() -> Iterator[Block]:
         "Downloads of 100 MB without loss on the way up; each line is one (`./bicast experiment windows --full`). The "
         "table has means over a download, and the chance that so much wider a window comes without an effect."
     )
-    yield Picture(f"{PICTURES}/002-windows.svg", "The server's window over time, plain and with copies")
     rows = []
     for down in dict.fromkeys(run.down_percent for run in runs):
         found = [[run for run in runs if (run.down_percent, run.how) == (down, how)] for how in MODES]
@@ -193,6 +192,7 @@ def _windows() -> Iterator[Block]:
         )
     heads = ("loss down", "plain, segments", "bicast, segments", "plain", "bicast", "chance", "n")
     yield Table(heads, tuple(rows))
+    yield Picture(f"{PICTURES}/002-windows.svg", "The server's window over time, plain and with copies")
 
 
 def _seconds(reading: Reading | None) -> str:
