@@ -153,7 +153,8 @@ def test_slower_copies_confirm_nothing() -> None:
     assert flat.verdict == findings.NOT_CONFIRMED
 
 
-def test_the_page_puts_the_papers_seconds_beside_ours(tmp_path: Path) -> None:
+def test_the_page_puts_the_papers_seconds_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(section, "WINDOWS", tmp_path / "none.csv")
     downloads = papers_own({"plain": 2, "bicast": 1})
     downloads += [download(FRAMES, cell, "plain", 50.0) for cell in ((0, 0), (2, 1))]
     drawn = section.draw(downloads, tmp_path)

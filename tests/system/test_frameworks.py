@@ -18,6 +18,8 @@ from topologies.paper import BRIDGE, SERVER, PaperTopo
 
 RYU = TREE / ".venv-ryu" / "bin"
 ON_RYU = sys.version_info[:2] == (3, 11)  # setup/ryu.sh says why
+RYUS_PYTHON = str(RYU / "python")
+PYTHONS = [sys.executable, *([pytest.param(RYUS_PYTHON, marks=pytest.mark.slow, id="ryu")] if ON_RYU else [])]
 PROGRAMS = ["os_ken", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ryu", "ryu-manager") if ON_RYU)]
 
 
@@ -28,7 +30,7 @@ def program_of(name: str, place: Path) -> list[str]:
         configuration.write_text(f"[bicast]\nfile = {file}\n")
         words = ("--config-file", str(configuration), "controller/edges/openflow/ryu_manager.py")
         return [str(RYU / "ryu-manager"), *words]
-    return [str(RYU / "python") if name == "ryu" else sys.executable, "-m", "controller", file]
+    return [RYUS_PYTHON if name == "ryu" else sys.executable, "-m", "controller", file]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from controller.edges.http.client import Client
-from tests.system.test_frameworks import FRAMEWORKS, PYTHONS
+from tests.system.test_frameworks import PYTHONS
 
 TREE = Path(__file__).resolve().parents[4]
 PATIENCE_S = 60.0
@@ -96,9 +96,9 @@ class AgentHost:
             time.sleep(0.05)
 
 
-@pytest.fixture(params=FRAMEWORKS)
+@pytest.fixture(params=PYTHONS)
 def agent_host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentHost]:
-    agent_host = AgentHost(tmp_path, PYTHONS[request.param])
+    agent_host = AgentHost(tmp_path, request.param)
     yield agent_host
     for each in agent_host.running:
         each.kill()
