@@ -18,8 +18,6 @@ UNREACHABLE = 3
 PARTLY = 4  # done, except for what stderr names
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
-LONGEST = 500  # characters of a sentence: a moved connection takes 260, over IPv6 up to 400
-
 
 class Failure(Exception):
     def __init__(self, sentence: str, code: int = REFUSED) -> None:

@@ -22,6 +22,7 @@ VERBS = {
     "check": ("cli.check", "check a gateway.yaml and list its errors"),
     "bridge": ("cli.bridge", "prepare the bridge that a gateway.yaml names"),
     "doctor": ("cli.doctor", "find what this machine lacks, with the command that fixes it"),
+    "page": ("cli.page", "print a link that signs a browser in to the controller's page"),
     "status": ("cli.status", "show gateways, uplinks and terminals"),
     "mode": ("cli.wish", "set a terminal's mode: bicast, single, off, auto, or file for gateway.yaml's"),
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
@@ -49,6 +50,7 @@ examples, in the order of a first day:
   ./bicast check gateway.yaml           is the configuration valid?
   ./bicast bridge gateway.yaml          create the bridge it describes
   ./bicast run gateway.yaml             run the controller
+  ./bicast page                         see the network, steer it and read why, in a browser
   ./bicast status                       is the gateway in sync?
   ./bicast mode phone single            phone sends over its active uplink only
   ./bicast mode all bicast              all terminals send over every uplink

@@ -8,10 +8,10 @@ import json
 import sys
 from typing import Any
 
-from cli import LONGEST, OK, PARTLY
+from cli import OK, PARTLY
 from cli.client import add_options, api_client
 from controller.model.config import AUTO, EVERYBODY, WRITTEN, Mode
-from controller.model.text import CUT, shortened
+from controller.model.text import CUT, LONGEST, shortened
 
 MODES = """\
 modes:

@@ -20,6 +20,7 @@ from controller.edges.http import token as api_token
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, listeners
+from controller.edges.http.sessions import Sessions
 from controller.edges.openflow.errors import FrameworkError
 from controller.edges.runtime import process
 from controller.edges.runtime.service import Service
@@ -93,7 +94,8 @@ def _serve(path: str) -> None:
         listening = listeners(settings)
         token = stack.enter_context(api_token.of_api(settings.token_file, listening[0].getsockname()[1]))
         reading = (service.snapshot, service.program, service.decisions)
-        api = Serving(make_app(*reading, service, token, agents or NoAgents()), listening)
+        sessions = Sessions(Path(f"{settings.state_file}.sessions"))
+        api = Serving(make_app(*reading, service, token, agents or NoAgents(), sessions), listening)
         stack.callback(api.stop)
         wires.append(Wire(settings.openflow, settings.tls, service.post))
         service.start()

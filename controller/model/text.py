@@ -10,6 +10,7 @@ def counted(number: int, things: str) -> str:
 
 
 CUT = " …"
+LONGEST = 500  # characters of a sentence: a moved connection takes 260, over IPv6 up to 400
 
 
 def shortened(text: str, most: int) -> str:

@@ -35,7 +35,7 @@ from controller.readout.snapshot import (
     UnidentifiedView,
     UplinkView,
 )
-from controller.readout.why import active_by, agent_view, traffic_view
+from controller.readout.why import active_by, agent_view, health_views, traffic_view
 from controller.switches.switch import Switch
 
 
@@ -46,7 +46,9 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         gateways=tuple(
             _gateway(switch, core.peer_sites, core.budgets, wall_offset_s) for switch in core.switches.values()
         ),
-        terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
+        terminals=tuple(
+            each for switch in core.switches.values() for each in _terminals(core, switch, now, wall_offset_s)
+        ),
         agents=tuple(agent_view(agent, wall_offset_s) for agent in core.steering.agents.values()),
         config_path=config_path,
         config_loaded_at=core.config_loaded_at + wall_offset_s,
@@ -81,6 +83,7 @@ def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offse
         groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
         copies=_copies(switch.site, peer_sites),
         fitting=_fitting(switch.site, peer_sites),
+        peer_site=switch.site.other_end,
     )
 
 
@@ -160,12 +163,16 @@ def _uplink_of(switch: Switch, bucket: Bucket) -> str | None:
     return next(chain(counted, sent), None)
 
 
-def _terminals(core: Core, switch: Switch, now: float) -> Iterator[TerminalView]:
+def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> Iterator[TerminalView]:
     ids, counted = counting_ids(switch.site), _flows_counted(switch)
     for terminal in switch.site.terminals:
         sent, received = ids[terminal.name]
         view = _terminal(switch, terminal, core.wanted, _counted(counted, sent), _counted(counted, received))
-        yield replace(view, traffic=traffic_view(core.copying.traffic, switch.site, terminal, now))
+        yield replace(
+            view,
+            traffic=traffic_view(core.copying.traffic, switch.site, terminal, now),
+            paths=tuple(health_views(core, core.steering.steered[terminal.name], now, wall_offset_s)),
+        )
 
 
 def _terminal(

@@ -135,6 +135,7 @@ class GatewayView:
     groups: tuple[GroupView, ...]
     copies: CopiesView | None  # None: no peer site
     fitting: FittingView | None  # None: no tunnels, or no report
+    peer_site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,17 @@ class TrafficView:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthView:
+    """The health of an uplink for one terminal."""
+
+    uplink: str
+    health: UplinkHealth
+    reason: str
+    since: float
+    addresses: tuple[str, ...]  # none: no path of their own there
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalView:
     name: str
     gateway: str
@@ -197,6 +209,7 @@ class TerminalView:
     received: PacketCounters | None
     classes: tuple[ClassView, ...] = ()
     traffic: TrafficView = TrafficView(0.0, ())
+    paths: tuple[HealthView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +233,6 @@ class AgentView:
     missing: tuple[MissingView, ...]
     cpu_us: int | None  # since the agent started
     rss_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class HealthView:
-    """The health of an uplink for one terminal."""
-
-    uplink: str
-    health: UplinkHealth
-    reason: str
-    since: float
-    addresses: tuple[str, ...]  # none: no path of their own there
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         unmoved=choice.unmoved,
         own_end=_own_end(core.steering, steered),
         other_end=_other_end(core.steering, steered),
-        uplinks=tuple(_uplinks(core, steered, now, wall_offset_s)),
+        uplinks=tuple(health_views(core, steered, now, wall_offset_s)),
         armed_failovers=tuple(_armed_failovers(core.steering, name, now, wall_offset_s)),
         decisions=tuple(_decision(entry, wall_offset_s) for entry in core.steering.logbook.entries(name)),
     )
@@ -161,7 +161,7 @@ def _named(site: Site, traffic: TrafficClass) -> str:
     return "everything" if traffic is not REST and not site.named else "everything else"
 
 
-def _uplinks(core: Core, steered: Steered, now: float, wall_offset_s: float) -> Iterator[HealthView]:
+def health_views(core: Core, steered: Steered, now: float, wall_offset_s: float) -> Iterator[HealthView]:
     tellers = ", ".join(steered.agents)
     kept_because = steered.kept_because(now) if steered.is_policies(core.wanted) else None
     doubts = core.switches[steered.site.dpid].doubts

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission of requests, before every route, so that no route can forget the check.
 
-Every request needs the API's token as a bearer token, even those of readers and monitors.
+Every request needs the API's token as a bearer token, even those of readers and monitors; or the session of a browser.
+A browser's request also needs a loopback name in Host, since another site's name may resolve to us (DNS rebinding). Its
+Origin must be ours, since other sites' pages can send requests too.
 """
 
 from __future__ import annotations
 
 import logging
+import pwd
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hmac import compare_digest
+from urllib.parse import urlsplit
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
@@ -17,12 +21,17 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from controller.edges.http import peer
 from controller.edges.http.problems import problem
+from controller.edges.http.sessions import KEY, Access, Caller, Sessions
+from controller.edges.http.token import is_loopback
 
 log = logging.getLogger(__name__)
 
 LARGEST_BODY_BYTES = 16 << 10
-WITHOUT_BODY = ("GET", "HEAD")
+SAFE = ("GET", "HEAD")  # methods that change nothing and have no body
+SESSION = "/api/v1/page/session"  # a browser signs in and out there
+Public = Callable[[str, str], bool]  # whether a method and path need no authentication
 REFUSALS_EACH_S = 20  # with 401; later ones in that second get 429
 QUIET_S = 60.0  # between log lines
 
@@ -66,17 +75,23 @@ class TokenRefusals(Collector):
 class Gate:
     """ASGI middleware for tokens, body sizes and types."""
 
-    def __init__(self, app: ASGIApp, token: str, refusals: TokenRefusals) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str, refusals: TokenRefusals, sessions: Sessions, is_public: Public
+    ) -> None:
         self.app = app
         self.token = token
         self.refusals = refusals
+        self.sessions = sessions
+        self.is_public = is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
-        if refusal := self._stranger(scope, headers):
-            return await refusal(scope, receive, send)
+        admitted = self._admit(scope, headers)
+        if isinstance(admitted, Response):
+            return await admitted(scope, receive, send)
+        scope.setdefault("state", {})["caller"] = admitted
         body = await _read(headers, receive)
         if body is None:
             detail = f"the body is larger than {LARGEST_BODY_BYTES} bytes; no request of this API needs more"
@@ -87,10 +102,26 @@ class Gate:
             scope = {**scope, "method": "GET"}
         return await self.app(scope, _replay(body, receive), send)
 
-    def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
+    def _admit(self, scope: Scope, headers: Headers) -> Caller | Response | None:
+        """Return the caller, None for a public path, or the refusal."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and compare_digest(given.strip().encode("latin-1"), self.token.encode()):
+            return Caller(_sender(scope) if scope["method"] not in SAFE else "token", Access.OPERATE)
+        public = self.is_public(scope["method"], scope["path"])
+        if not public and KEY not in headers:
+            return self._stranger(scope)
+        if refusal := _from_elsewhere(scope, headers):
+            return refusal
+        if public:
             return None
+        session = self.sessions.find(headers, time.time())
+        if session is None:
+            return self._stranger(scope)
+        if session.access is Access.READ and scope["method"] not in SAFE and scope["path"] != SESSION:
+            return problem(scope, 403, "this session may only read; `./bicast page` prints a link that may do more")
+        return Caller(f"page {session.number} of {session.opened_by}", session.access, session)
+
+    def _stranger(self, scope: Scope) -> Response:
         client = scope.get("client")
         if self.refusals.note(str(client[0]) if client else "somebody", time.monotonic()):
             detail = (
@@ -106,12 +137,50 @@ class Gate:
         )
 
     def _wrong_type(self, scope: Scope, headers: Headers, body: bytes) -> Response | None:
-        if not body or scope["method"] in WITHOUT_BODY:
+        if not body or scope["method"] in SAFE:
             return None
         sent = headers.get("content-type", "")
         if sent.partition(";")[0].strip().lower() == "application/json":
             return None
         return problem(scope, 415, f"the body is of type {sent!r}; send application/json")
+
+
+def _from_elsewhere(scope: Scope, headers: Headers) -> Response | None:
+    """Return the refusal of a browser's request unless it comes from our own page."""
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if not _is_own(host):
+        detail = f"this page is not at {host!r}: open it at localhost, through `ssh -L` from another machine"
+        return problem(scope, 421, detail, headers={"Connection": "close"})
+    if origin is None and scope["method"] in SAFE:  # browsers send it with every other method
+        return None
+    if origin == f"{scope['scheme']}://{host}":
+        return None
+    return problem(scope, 403, f"only the page at {host} may send this request, not one from {origin or 'nowhere'!r}")
+
+
+def _is_own(host: str) -> bool:
+    try:
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
+
+
+def _sender(scope: Scope) -> str:
+    """Return the user at the other end of a loopback connection, or the other machine's address."""
+    client, server = scope.get("client"), scope.get("server")
+    if client is None or server is None:
+        return "somebody"
+    if not is_loopback(client[0]):
+        return str(client[0])
+    names = sorted(_user_name(each) for each in peer.owners(client, server))
+    return " or ".join(names) or "a local user"
+
+
+def _user_name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
 
 
 async def _read(headers: Headers, receive: Receive) -> bytes | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -19,7 +20,9 @@ from starlette.responses import Response
 
 from controller.edges.http import problems
 from controller.edges.http.access_control import Gate, TokenRefusals
+from controller.edges.http.explanation import paragraphs
 from controller.edges.http.metrics import registry_of
+from controller.edges.http.page import add_page, is_public, web_files
 from controller.edges.http.problems import described
 from controller.edges.http.routes import (
     RelayWriter,
@@ -29,6 +32,8 @@ from controller.edges.http.routes import (
     add_relays,
     count_refusals,
 )
+from controller.edges.http.sessions import Sessions
+from controller.edges.http.stream import Stream
 from controller.features.caps.view import AccessPointView
 from controller.program.program import (
     Action,
@@ -56,6 +61,7 @@ from controller.protocol.requests import (
     UnknownUplink,
     unknown_terminal,
 )
+from controller.readout.picture import picture
 from controller.readout.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 
 NAMES: dict[type[Action], str] = {
@@ -166,11 +172,13 @@ def make_app(
     writer: RelayWriter,
     token: str,
     enroller: Enroller = NO_AGENTS,
+    sessions: Sessions | None = None,
 ) -> FastAPI:
     """Make the application. Callbacks run in worker threads, may wait for the core and may raise NotAnswered.
 
-    `program` is only called for gateways of the snapshot.
+    `program` is only called for gateways of the snapshot. Without `sessions`, browsers sign in again after a restart.
     """
+    sessions, files = sessions or Sessions(), web_files()
     app = FastAPI(
         title="bicast",
         version="1",
@@ -186,7 +194,7 @@ def make_app(
         ),
     )
     refusals = TokenRefusals()
-    app.add_middleware(Gate, token=token, refusals=refusals)
+    app.add_middleware(Gate, token=token, refusals=refusals, sessions=sessions, is_public=partial(is_public, files))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     _add_problems(app)
     registry = registry_of(reader)
@@ -198,6 +206,7 @@ def make_app(
     add_paths(app, reader, writer)
     add_relays(app, reader, writer, enroller)
     add_enrolling(app, enroller)
+    add_page(app, files, sessions, Stream(lambda: picture(reader())))
     return app
 
 
@@ -302,6 +311,14 @@ def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None
     )
     def terminal_decisions(name: str) -> CourseView:
         return decisions(name)
+
+    @app.get(
+        "/api/v1/terminals/{name}/why",
+        summary="The same in sentences, as `bicast why` prints them: state, uplinks, then decisions, newest first",
+        responses=described({404: "no such terminal"}),
+    )
+    def terminal_why(name: str) -> tuple[str, ...]:
+        return paragraphs(decisions(name))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

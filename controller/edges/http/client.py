@@ -49,6 +49,14 @@ class Client:
     def put(self, *path: str, wish: dict[str, str]) -> Any:
         return self._ask("PUT", path, json.dumps(wish).encode())
 
+    def page_link(self, access: str) -> str:
+        """Return the address of the page, with a code that signs one browser in."""
+        answer = self._ask("POST", ("page", "links"), json.dumps({"access": access}).encode())
+        return f"{self._url}/#{answer['code']}"
+
+    def sign_all_out(self) -> Any:
+        return self._ask("DELETE", ("page", "sessions"), None)
+
     def invite(self, name: str, role: str | None = None, terminal: str | None = None) -> Any:
         asked = {"role": role, "terminal": terminal}
         wish = {key: value for key, value in asked.items() if value is not None}

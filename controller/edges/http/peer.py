@@ -36,9 +36,15 @@ def users(connection: socket.socket) -> set[int]:
     return {
         row.user
         for row in _rows()
-        if (row.local == other and row.remote == own)
+        if (row.local, row.remote) == (other, own)
         or (row.state == LISTEN and row.local[1] == other[1] and row.local[0] in (other[0], *wildcard))
     }
+
+
+def owners(end: tuple[str, int], other: tuple[str, int]) -> set[int]:
+    """Return the users of one end of a loopback connection."""
+    ends = _endpoint(end), _endpoint(other)
+    return {row.user for row in _rows() if (row.local, row.remote) == ends}
 
 
 def _rows() -> Iterator[Row]:

@@ -34,7 +34,7 @@ from controller.model.settings import Endpoint, Settings
 log = logging.getLogger(__name__)
 
 REQUEST_WITHIN_S = 5.0  # for a request; also for its first byte, from the connection's start or the previous answer
-ANSWER_WITHIN_S = 30.0  # from the whole request to the last sent byte; longer than the core's timeout
+ANSWER_WITHIN_S = 30.0  # to read what was sent of an answer; longer than the core's timeout
 MOST_CONNECTIONS = 256
 BURST_S = 60.0  # of evictions, with one log line
 
@@ -114,18 +114,27 @@ class HttpConnection(H11Protocol):
 
     @property
     def leaves_its_answer(self) -> bool:
-        return not self.waits and self.transport.get_write_buffer_size() > 0
+        return not self.waits and self._unread()
 
     def drop(self) -> None:
         self.server_state.connections.discard(self)  # abort() frees the descriptor in the next turn of the loop
         self.transport.abort()
 
     def _taken(self) -> bool:
-        return self.cycle is not None and self.cycle.response_complete and not self.transport.get_write_buffer_size()
+        return self.cycle is not None and self.cycle.response_complete and not self._unread()
+
+    def _unread(self) -> bool:
+        return self.transport.get_write_buffer_size() > 0
 
     def _look(self) -> None:
         if self.waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self.waits = False
+            self._within(ANSWER_WITHIN_S)
+
+    def _expire(self) -> None:
+        if self.waits or self._unread():
+            self.drop()
+        else:  # an answer that goes on, and is read as it comes: a stream of events
             self._within(ANSWER_WITHIN_S)
 
     def _wait(self) -> None:
@@ -136,7 +145,7 @@ class HttpConnection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self.since = self.loop.time()
-        self._deadline = self.loop.call_later(seconds, self.drop)
+        self._deadline = self.loop.call_later(seconds, self._expire)
 
 
 HANDED_IN = 3  # SD_LISTEN_FDS_START
