@@ -27,6 +27,8 @@ VERBS = {
     "mode": ("cli.wish", "set a terminal's mode: bicast, single, off, auto, or file for gateway.yaml's"),
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
     "why": ("cli.why", "explain why a terminal uses its uplink, or which relay serves a destination"),
+    "events": ("cli.records", "list what happened, newest first"),
+    "audit": ("cli.records", "list who changed what, newest first"),
     "caps": ("cli.caps", "list the terminals of each access point with their window limits"),
     "budget": ("cli.budget", "reset the bytes that copies have used on a metered uplink today"),
     "measure": ("cli.measure", "probe an uplink now and print its bandwidth"),
@@ -59,6 +61,8 @@ examples, in the order of a first day:
   ./bicast switch phone lte             make lte the active uplink of phone, whatever happens
   ./bicast switch phone auto            let policies choose it
   ./bicast why phone                    the health of its uplinks, and the last decisions with reasons
+  ./bicast events phone                 what happened to it, newest first
+  ./bicast audit                        who changed what
   ./bicast caps                         terminals of each access point, with their window limits
   ./bicast budget reset home/lte        after a wrong date: start lte's budget of today again
   ./bicast measure lte                  bandwidth of lte between two sites, in both directions

@@ -19,10 +19,11 @@ from controller.edges.config.load import load
 from controller.edges.http import token as api_token
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
+from controller.edges.http.records import Records
 from controller.edges.http.server import Serving, listeners
-from controller.edges.http.sessions import Sessions
 from controller.edges.openflow.errors import FrameworkError
 from controller.edges.runtime import process
+from controller.edges.runtime.recorder import Recorder
 from controller.edges.runtime.service import Service
 from controller.edges.state import files
 from controller.edges.state.store import Store, StoreError
@@ -94,11 +95,13 @@ def _serve(path: str) -> None:
         listening = listeners(settings)
         token = stack.enter_context(api_token.of_api(settings.token_file, listening[0].getsockname()[1]))
         reading = (service.snapshot, service.program, service.decisions)
-        sessions = Sessions(Path(f"{settings.state_file}.sessions"))
-        api = Serving(make_app(*reading, service, token, agents or NoAgents(), sessions), listening)
+        records = Records.beside(settings.state_file)
+        recorder = Recorder(service.snapshot, records.events)
+        api = Serving(make_app(*reading, service, token, agents or NoAgents(), records), listening)
         stack.callback(api.stop)
         wires.append(Wire(settings.openflow, settings.tls, service.post))
         service.start()
+        recorder.start()
         if agents is not None:
             agents.start()
         process.notify("READY=1")
@@ -110,6 +113,7 @@ def _serve(path: str) -> None:
         wires[0].stop()
         if agents is not None:
             agents.stop()
+        recorder.stop()
         service.stop()
 
 

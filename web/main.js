@@ -5,6 +5,7 @@ import { Component, html, render } from "./preact.js";
 import { Device } from "./device.js";
 import { Devices } from "./devices.js";
 import { Gateway } from "./gateway.js";
+import { Audit, Events } from "./records.js";
 import { follow, Rates } from "./state.js";
 import { signIn, signOut } from "./session.js";
 import { counted } from "./words.js";
@@ -60,6 +61,8 @@ class Page extends Component {
                 html`<${Gateway} key=${name} name=${name} network=${network} rates=${this.rates} chosen=${chosen} choose=${this.choose} />`,
             )}
           <${Devices} network=${network} rates=${this.rates} chosen=${chosen} choose=${this.choose} />
+          <${Events} network=${network} />
+          <${Audit} />
         </div>
         ${device &&
         html`<${Device} key=${chosen} name=${chosen} device=${device} network=${network} mayOperate=${session.access === "operate"} close=${() => this.choose(undefined)} />`}

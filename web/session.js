@@ -36,16 +36,16 @@ export async function signOut() {
 }
 
 // open sends a request and returns the response. It throws Refused with the controller's own words.
-export async function open(method, path, body, signal) {
+export async function open(method, path, body, { signal, query = {} } = {}) {
   const headers = { "X-Bicast-Key": localStorage.getItem(KEY) ?? "" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const url = "/api/v1/" + path.map(encodeURIComponent).join("/");
+  const url = `/api/v1/${path.map(encodeURIComponent).join("/")}?${new URLSearchParams(query)}`;
   const response = await fetch(url, { method, headers, body: JSON.stringify(body), signal, cache: "no-store" });
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
   throw new Refused(response.status, problem.detail ?? `the controller answered ${response.status}`);
 }
 
-export async function request(method, path, body) {
-  return (await open(method, path, body)).json();
+export async function request(method, path, body, query) {
+  return (await open(method, path, body, { query })).json();
 }

@@ -33,7 +33,7 @@ async function* states() {
   };
   wait();
   try {
-    const response = await open("GET", ["page", "stream"], undefined, cut.signal);
+    const response = await open("GET", ["page", "stream"], undefined, { signal: cut.signal });
     let state;
     for await (const { name, data } of events(response.body, wait)) {
       state = name === "whole" ? data : merged(state, data);

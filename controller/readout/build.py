@@ -35,7 +35,7 @@ from controller.readout.snapshot import (
     UnidentifiedView,
     UplinkView,
 )
-from controller.readout.why import active_by, agent_view, health_views, traffic_view
+from controller.readout.why import active_by, agent_view, decision_view, health_views, traffic_view
 from controller.switches.switch import Switch
 
 
@@ -167,11 +167,13 @@ def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> 
     ids, counted = counting_ids(switch.site), _flows_counted(switch)
     for terminal in switch.site.terminals:
         sent, received = ids[terminal.name]
+        newest = core.steering.logbook.newest(terminal.name)
         view = _terminal(switch, terminal, core.wanted, _counted(counted, sent), _counted(counted, received))
         yield replace(
             view,
             traffic=traffic_view(core.copying.traffic, switch.site, terminal, now),
             paths=tuple(health_views(core, core.steering.steered[terminal.name], now, wall_offset_s)),
+            last_decision=decision_view(newest, wall_offset_s) if newest is not None else None,
         )
 
 

@@ -16,10 +16,11 @@ from controller.readout.snapshot import AgentView, BudgetView, GatewayView, Snap
 Plain = dict[str, Any]
 
 
-def picture(snapshot: Snapshot) -> Plain:
+def picture(snapshot: Snapshot, last_event: int = 0) -> Plain:
     sharers = {each.terminal: each for air in snapshot.access_points for each in air.terminals}
     return {
         "version": snapshot.version,
+        "last_event": last_event,
         "config": _known(path=snapshot.config_path, error=snapshot.config_error, unproven=snapshot.openflow_unproven),
         "gateways": {each.name: _gateway(each) for each in snapshot.gateways},
         "terminals": {each.name: _terminal(each, sharers.get(each.name)) for each in snapshot.terminals},

@@ -194,48 +194,6 @@ class HealthView:
 
 
 @dataclass(frozen=True, slots=True)
-class TerminalView:
-    name: str
-    gateway: str
-    mode: Mode  # of traffic outside `classes`
-    acting: Mode  # in force; never auto
-    active_uplink: str
-    default_uplink: str
-    access_point: str | None
-    active_by: ActiveBy
-    mode_overridden: bool  # it precedes the file
-    addresses: tuple[AddressView, ...]
-    sent: PacketCounters | None
-    received: PacketCounters | None
-    classes: tuple[ClassView, ...] = ()
-    traffic: TrafficView = TrafficView(0.0, ())
-    paths: tuple[HealthView, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MissingView:
-    capability: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentView:
-    name: str
-    role: Role
-    state: AgentState
-    since: float  # or end
-    peer: str
-    version: str
-    path_manager: PathManager
-    reported_at: float | None  # None: no report yet
-    reports: int
-    terminals: tuple[str, ...]  # whose connections it reports
-    missing: tuple[MissingView, ...]
-    cpu_us: int | None  # since the agent started
-    rss_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class OutcomeView:
     """The result of a decision at an agent, or at the gateway if `agent` is None."""
 
@@ -260,6 +218,49 @@ class DecisionView:
     outcomes: tuple[OutcomeView, ...]  # gateway first
     unmoved: str | None  # why no agent got an order
     reporters: tuple[str, ...] = ()  # empty: a person, a port or a timer caused it
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalView:
+    name: str
+    gateway: str
+    mode: Mode  # of traffic outside `classes`
+    acting: Mode  # in force; never auto
+    active_uplink: str
+    default_uplink: str
+    access_point: str | None
+    active_by: ActiveBy
+    mode_overridden: bool  # it precedes the file
+    addresses: tuple[AddressView, ...]
+    sent: PacketCounters | None
+    received: PacketCounters | None
+    classes: tuple[ClassView, ...] = ()
+    traffic: TrafficView = TrafficView(0.0, ())
+    paths: tuple[HealthView, ...] = ()
+    last_decision: DecisionView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MissingView:
+    capability: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    name: str
+    role: Role
+    state: AgentState
+    since: float  # or end
+    peer: str
+    version: str
+    path_manager: PathManager
+    reported_at: float | None  # None: no report yet
+    reports: int
+    terminals: tuple[str, ...]  # whose connections it reports
+    missing: tuple[MissingView, ...]
+    cpu_us: int | None  # since the agent started
+    rss_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         other_end=_other_end(core.steering, steered),
         uplinks=tuple(health_views(core, steered, now, wall_offset_s)),
         armed_failovers=tuple(_armed_failovers(core.steering, name, now, wall_offset_s)),
-        decisions=tuple(_decision(entry, wall_offset_s) for entry in core.steering.logbook.entries(name)),
+        decisions=tuple(decision_view(entry, wall_offset_s) for entry in core.steering.logbook.entries(name)),
     )
 
 
@@ -230,7 +230,7 @@ def _armed_failovers(
             yield ArmedFailoverView(agent.name, one.watched, one.fallback, patience, until, armed.refused, _away(agent))
 
 
-def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
+def decision_view(entry: LogEntry, wall_offset_s: float) -> DecisionView:
     gateway = OutcomeView(None, entry.gateway.done, entry.gateway.answer, 0, 0, 1)
     agents = (
         OutcomeView(each.agent, each.done, each.answer, each.connections, each.took_us, each.orders)

@@ -17,13 +17,15 @@ from urllib.parse import urlsplit
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.edges.http import peer
 from controller.edges.http.problems import problem
-from controller.edges.http.sessions import KEY, Access, Caller, Sessions
+from controller.edges.http.records import Records, action
+from controller.edges.http.sessions import KEY, Access, Caller
 from controller.edges.http.token import is_loopback
 
 log = logging.getLogger(__name__)
@@ -75,13 +77,11 @@ class TokenRefusals(Collector):
 class Gate:
     """ASGI middleware for tokens, body sizes and types."""
 
-    def __init__(
-        self, app: ASGIApp, token: str, refusals: TokenRefusals, sessions: Sessions, is_public: Public
-    ) -> None:
+    def __init__(self, app: ASGIApp, token: str, refusals: TokenRefusals, records: Records, is_public: Public) -> None:
         self.app = app
         self.token = token
         self.refusals = refusals
-        self.sessions = sessions
+        self.records = records
         self.is_public = is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +100,22 @@ class Gate:
             return await refusal(scope, receive, send)
         if scope["method"] == "HEAD":  # answered like GET; the server omits the body (RFC 9110, 9.3.2)
             scope = {**scope, "method": "GET"}
-        return await self.app(scope, _replay(body, receive), send)
+        if admitted is None or scope["method"] in SAFE:
+            return await self.app(scope, _replay(body, receive), send)
+        return await self._audited(scope, _replay(body, receive), send, admitted.name, body)
+
+    async def _audited(self, scope: Scope, receive: Receive, send: Send, who: str, body: bytes) -> None:
+        """Answer once the request is in the audit list."""
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        await self.app(scope, receive, keep)
+        entry = action(who, scope["method"], scope["path"], body, answer)
+        await run_in_threadpool(self.records.audit.add, time.time(), entry, True)
+        for message in answer:
+            await send(message)
 
     def _admit(self, scope: Scope, headers: Headers) -> Caller | Response | None:
         """Return the caller, None for a public path, or the refusal."""
@@ -114,7 +129,7 @@ class Gate:
             return refusal
         if public:
             return None
-        session = self.sessions.find(headers, time.time())
+        session = self.records.sessions.find(headers, time.time())
         if session is None:
             return self._stranger(scope)
         if session.access is Access.READ and scope["method"] not in SAFE and scope["path"] != SESSION:

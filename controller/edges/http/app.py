@@ -24,6 +24,7 @@ from controller.edges.http.explanation import paragraphs
 from controller.edges.http.metrics import registry_of
 from controller.edges.http.page import add_page, is_public, web_files
 from controller.edges.http.problems import described
+from controller.edges.http.records import Records, add_records
 from controller.edges.http.routes import (
     RelayWriter,
     add_enrolling,
@@ -32,7 +33,6 @@ from controller.edges.http.routes import (
     add_relays,
     count_refusals,
 )
-from controller.edges.http.sessions import Sessions
 from controller.edges.http.stream import Stream
 from controller.features.caps.view import AccessPointView
 from controller.program.program import (
@@ -172,13 +172,13 @@ def make_app(
     writer: RelayWriter,
     token: str,
     enroller: Enroller = NO_AGENTS,
-    sessions: Sessions | None = None,
+    records: Records | None = None,
 ) -> FastAPI:
     """Make the application. Callbacks run in worker threads, may wait for the core and may raise NotAnswered.
 
-    `program` is only called for gateways of the snapshot. Without `sessions`, browsers sign in again after a restart.
+    `program` is only called for gateways of the snapshot. Without `records`, nothing is kept over a restart.
     """
-    sessions, files = sessions or Sessions(), web_files()
+    records, files = records or Records.beside(None), web_files()
     app = FastAPI(
         title="bicast",
         version="1",
@@ -194,7 +194,7 @@ def make_app(
         ),
     )
     refusals = TokenRefusals()
-    app.add_middleware(Gate, token=token, refusals=refusals, sessions=sessions, is_public=partial(is_public, files))
+    app.add_middleware(Gate, token=token, refusals=refusals, records=records, is_public=partial(is_public, files))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     _add_problems(app)
     registry = registry_of(reader)
@@ -206,7 +206,8 @@ def make_app(
     add_paths(app, reader, writer)
     add_relays(app, reader, writer, enroller)
     add_enrolling(app, enroller)
-    add_page(app, files, sessions, Stream(lambda: picture(reader())))
+    add_records(app, records)
+    add_page(app, files, records.sessions, Stream(lambda: picture(reader(), records.events.last)))
     return app
 
 

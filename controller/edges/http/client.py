@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPErrorProcessor, HTTPHandler, ProxyHandler, Request, build_opener
 
 from controller.edges.http import peer
@@ -53,6 +53,10 @@ class Client:
         """Return the address of the page, with a code that signs one browser in."""
         answer = self._ask("POST", ("page", "links"), json.dumps({"access": access}).encode())
         return f"{self._url}/#{answer['code']}"
+
+    def events(self, terminal: str | None, uplink: str | None) -> Any:
+        asked = {key: each for key, each in (("terminal", terminal), ("uplink", uplink)) if each is not None}
+        return self._ask("GET", ("events",), None, asked)
 
     def sign_all_out(self) -> Any:
         return self._ask("DELETE", ("page", "sessions"), None)
@@ -105,22 +109,33 @@ class Client:
     def destination(self, address: str, site: str | None) -> Any:
         return self._ask("POST", ("destinations", address, "choice"), json.dumps({"site": site}).encode())
 
-    def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
+    def _ask(
+        self, method: str, path: tuple[str, ...], body: bytes | None, query: Mapping[str, str] | None = None
+    ) -> Any:
         token = self._token or self._of_this_machine()
         try:
-            return self._answer(method, path, body, token)
+            return self._answer(method, path, body, query, token)
         except NoToken:
             # A starting controller listens before it writes its token.
             newer = self._token or self._of_this_machine()
             if newer == token:
                 raise
-            return self._answer(method, path, body, newer)
+            return self._answer(method, path, body, query, newer)
 
-    def _answer(self, method: str, path: tuple[str, ...], body: bytes | None, token: str | None) -> Any:
+    def _answer(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        body: bytes | None,
+        query: Mapping[str, str] | None,
+        token: str | None,
+    ) -> Any:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
         url = "/".join((self._url, "api/v1", *(quote(step, safe="") for step in path)))
+        if query:
+            url += f"?{urlencode(query)}"
         try:
             with self._opener.open(Request(url, body, headers, method=method), timeout=TIMEOUT_S) as answer:
                 status, kind, text = answer.status, answer.headers.get_content_type(), answer.read()

@@ -97,6 +97,10 @@ class Logbook:
         """Return the entries of a terminal, the newest first."""
         return list(reversed(self._entries.get(terminal, ())))
 
+    def newest(self, terminal: str) -> LogEntry | None:
+        entries = self._entries.get(terminal)
+        return entries[-1] if entries else None
+
     def last(self, terminal: str) -> LogEntry | None:
         """Return the last entry about the uplink, not about copies."""
         return next((entry for entry in self.entries(terminal) if entry.copies is None), None)
