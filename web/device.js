@@ -2,6 +2,7 @@
 // One device: its mode and active uplink with their controls, its paths and caps, and why.
 
 import { Component, html } from "./preact.js";
+import { act, Said } from "./said.js";
 import { request } from "./session.js";
 import { BY, MODES } from "./words.js";
 
@@ -31,14 +32,9 @@ export class Device extends Component {
   // change sends one override, and keeps the opposite for Undo.
   async change(what, value, undo) {
     this.setState({ isBusy: true });
-    try {
-      const body = what === "mode" ? { mode: value } : { uplink: value };
-      const { done, failed } = await request("PUT", ["terminals", this.props.name, what], body);
-      this.setState({ said: { done, failed, undo } });
-    } catch (error) {
-      this.setState({ said: { done: [], failed: [error.message] } });
-    }
-    this.setState({ isBusy: false });
+    const body = what === "mode" ? { mode: value } : { uplink: value };
+    const said = await act("PUT", ["terminals", this.props.name, what], body);
+    this.setState({ said: { ...said, undo: said.done.length ? undo : undefined }, isBusy: false });
     this.ask();
   }
 
@@ -77,11 +73,9 @@ export class Device extends Component {
         <button aria-pressed=${isAuto} title="policies choose" onClick=${() => this.setUplink("auto")}>auto</button>
         <p class="muted">${device.active_uplink}, ${BY[device.active_by]}</p>
       </fieldset>
-      <div role="status">
-        ${said?.done.map((each) => html`<p class="said">${each}</p>`)}
-        ${said?.failed.map((each) => html`<p class="said alarm">${each}</p>`)}
+      <${Said} said=${said}>
         ${said?.undo && html`<button disabled=${off} onClick=${() => this.change(...said.undo)}>Undo</button>`}
-      </div>
+      <//>
 
       <h3>Paths</h3>
       <dl>

@@ -3,6 +3,7 @@
 
 import { Component, html } from "./preact.js";
 import { deviceState } from "./gateway.js";
+import { FLOW_IDLE_MS } from "./state.js";
 import { ACTING, BY, rate } from "./words.js";
 
 export class Devices extends Component {
@@ -27,8 +28,8 @@ export class Devices extends Component {
           </thead>
           <tbody>
             ${shown.map(([name, each]) => {
-              const sends = rate(rates.of(`${name} sent`, each.sent_bytes, now));
-              const receives = rate(rates.of(`${name} received`, each.received_bytes, now));
+              const sends = rate(rates.of(`${name} sent`, each.sent_bytes, now, FLOW_IDLE_MS));
+              const receives = rate(rates.of(`${name} received`, each.received_bytes, now, FLOW_IDLE_MS));
               return html`<${Row} key=${name} name=${name} device=${each} sends=${sends} receives=${receives} isChosen=${name === chosen} choose=${choose} />`;
             })}
           </tbody>

@@ -6,11 +6,13 @@
 // A double line carries copies. A broken line is dead.
 
 import { Component, html } from "./preact.js";
+import { Budgets } from "./budgets.js";
+import { FLOW_IDLE_MS } from "./state.js";
 import { ACTING, counted, rate, uplinkState } from "./words.js";
 
 const MOST_DRAWN = 10; // devices; beyond, one node for all with the same uplink and mode
 const NARROW = 640; // pixels; below, the picture runs from top to bottom
-const NODE = { width: 152, height: 46, gap: 14 };
+const NODE = { width: 168, height: 46, gap: 14 };
 
 export class Gateway extends Component {
   state = { width: 900 };
@@ -24,7 +26,7 @@ export class Gateway extends Component {
     this.watch.disconnect();
   }
 
-  render({ name, network, rates, chosen, choose }, { width }) {
+  render({ name, network, rates, chosen, choose, mayOperate }, { width }) {
     const gateway = network.gateways[name];
     const layers = layersOf(name, network, rates);
     const { nodes, lines, height } = placed(layers, width);
@@ -33,6 +35,7 @@ export class Gateway extends Component {
         ${lines.map((line) => html`<${Line} key=${line.key} ...${line} />`)}
         ${nodes.map((node) => html`<${Node} key=${node.key} ...${node} isChosen=${node.device !== undefined && node.device === chosen} choose=${choose} />`)}
       </svg>
+      <${Budgets} gateway=${name} uplinks=${gateway.uplinks} mayOperate=${mayOperate} />
       ${gateway.conflicts.length > 0 &&
       html`<p class="alarm">Foreign flows block ours on ${name}: ${gateway.conflicts.join("; ")}</p>`}
     </section>`;
@@ -54,7 +57,7 @@ function layersOf(name, network, rates) {
     return {
       key: `uplink ${uplink}`,
       title: uplink,
-      text: out === undefined ? "" : `↑ ${rate(out)}  ↓ ${rate(back)}`,
+      text: out === undefined || back === undefined ? "" : `↑ ${rate(out)}  ↓ ${rate(back)}`,
       state: judged.state,
       reason: judged.reason,
       flow: { bps: (out ?? 0) + (back ?? 0), state: judged.state, copies, used: copies || active > 0 },
@@ -91,7 +94,8 @@ function farSite(network, gateway) {
 
 function drawnDevices(devices, rates, now) {
   const bps = (name, each) =>
-    (rates.of(`${name} sent`, each.sent_bytes, now) ?? 0) + (rates.of(`${name} received`, each.received_bytes, now) ?? 0);
+    (rates.of(`${name} sent`, each.sent_bytes, now, FLOW_IDLE_MS) ?? 0) +
+    (rates.of(`${name} received`, each.received_bytes, now, FLOW_IDLE_MS) ?? 0);
   if (devices.length <= MOST_DRAWN)
     return devices.map(([name, each]) => {
       const { state, reason } = deviceState(each);
@@ -193,8 +197,8 @@ function Line({ path, bps, state, copies, used }) {
 const STATES = { good: "", unknown: "", lossy: "degraded", dead: "down" };
 
 function Node({ x, y, title, text, state, reason, device, isChosen, choose }) {
-  const label = [title, text, STATES[state], reason].filter(Boolean).join(", ");
-  const act = device === undefined ? {} : {
+  const label = [title, STATES[state], text, reason].filter(Boolean).join(" ");
+  const act = device === undefined ? { role: "img", "aria-label": label } : {
     role: "button",
     tabindex: 0,
     "aria-pressed": isChosen,
@@ -205,7 +209,7 @@ function Node({ x, y, title, text, state, reason, device, isChosen, choose }) {
       choose(device);
     },
   };
-  return html`<g class=${`node ${state}${isChosen ? " chosen" : ""}`} transform=${`translate(${x} ${y})`} role="img" aria-label=${label} ...${act}>
+  return html`<g class=${`node ${state}${isChosen ? " chosen" : ""}`} transform=${`translate(${x} ${y})`} ...${act}>
     <title>${label}</title>
     <rect width=${NODE.width} height=${NODE.height} rx="8" />
     <text x="10" y="19" class="title">${fitted(title, STATES[state] ? 9 : 16)}</text>

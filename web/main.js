@@ -2,6 +2,7 @@
 // The page: it signs in, follows the state and draws it.
 
 import { Component, html, render } from "./preact.js";
+import { Agents, Relays } from "./agents.js";
 import { Device } from "./device.js";
 import { Devices } from "./devices.js";
 import { Gateway } from "./gateway.js";
@@ -38,6 +39,7 @@ class Page extends Component {
   render(_, { network, lost, chosen, session, out }) {
     if (out !== undefined) return html`<${SignedOut} reason=${out} />`;
     if (network === undefined) return html`<main><p role="status">${lost ?? "Loading the state …"}</p></main>`;
+    const mayOperate = session.access === "operate";
     const device = network.terminals[chosen];
     const problem = lost ? `Lost the controller: ${lost}. What you see is old; trying again.` : network.failure;
     return html`
@@ -48,7 +50,7 @@ class Page extends Component {
           ${counted(Object.keys(network.gateways).length, "gateway")},
           ${" " + counted(Object.keys(network.terminals).length, "device")}
         </p>
-        <span class="muted">${session.access === "read" ? "read only" : ""}</span>
+        <span class="muted">${mayOperate ? "" : "read only"}</span>
         <button class="quiet" onClick=${this.leave}>Sign out</button>
       </header>
       ${network.config.error && html`<p class="alarm" role="alert">Refused configuration, the last good one stays: ${network.config.error}</p>`}
@@ -58,14 +60,16 @@ class Page extends Component {
             .filter(([name, each]) => !isFar(network, name, each))
             .map(
               ([name]) =>
-                html`<${Gateway} key=${name} name=${name} network=${network} rates=${this.rates} chosen=${chosen} choose=${this.choose} />`,
+                html`<${Gateway} key=${name} name=${name} network=${network} mayOperate=${mayOperate} rates=${this.rates} chosen=${chosen} choose=${this.choose} />`,
             )}
           <${Devices} network=${network} rates=${this.rates} chosen=${chosen} choose=${this.choose} />
+          <${Relays} network=${network} mayOperate=${mayOperate} />
+          <${Agents} network=${network} mayOperate=${mayOperate} />
           <${Events} network=${network} />
           <${Audit} />
         </div>
         ${device &&
-        html`<${Device} key=${chosen} name=${chosen} device=${device} network=${network} mayOperate=${session.access === "operate"} close=${() => this.choose(undefined)} />`}
+        html`<${Device} key=${chosen} name=${chosen} device=${device} network=${network} mayOperate=${mayOperate} close=${() => this.choose(undefined)} />`}
       </main>
     `;
   }

@@ -4,6 +4,8 @@
 import { open } from "./session.js";
 
 const SILENT_MS = 12000; // the controller sends something every 5 s
+const PORT_IDLE_MS = 3000; // ports are counted every second
+export const FLOW_IDLE_MS = 25000; // flows are read every ten seconds where no decision needs them
 const RETRY_MS = [500, 1000, 2000, 5000];
 
 // follow calls onState with each new state and onLost with a sentence while the stream is away. It throws when the
@@ -71,20 +73,19 @@ export function merged(value, patch) {
   return result;
 }
 
-// Rates turns byte counters into bits per second. A switch is read about once a second.
+// Rates turns byte counters into bits per second: the mean over the time between two readings. A counter that stays the
+// same for idleMs counts nothing.
 export class Rates {
   #seen = new Map();
 
-  of(key, bytes, now) {
+  of(key, bytes, now, idleMs = PORT_IDLE_MS) {
     if (bytes === undefined) return undefined;
-    const seen = this.#seen.get(key) ?? { bytes, at: now, bps: 0 };
+    const seen = this.#seen.get(key) ?? { bytes, at: now, bps: undefined };
     this.#seen.set(key, seen);
     if (bytes !== seen.bytes) {
       const bps = bytes > seen.bytes && now > seen.at ? ((bytes - seen.bytes) * 8000) / (now - seen.at) : 0;
       Object.assign(seen, { bytes, at: now, bps });
-    } else if (now - seen.at > IDLE_MS) seen.bps = 0;
+    } else if (now - seen.at > idleMs) seen.bps = 0;
     return seen.bps;
   }
 }
-
-const IDLE_MS = 3000;

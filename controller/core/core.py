@@ -114,7 +114,7 @@ class Core:
         """`measured` holds the last run's estimates, with times of this run's clock."""
         self.config = config
         self.wanted = wanted
-        self.config_failures = 0
+        self.config_failures = self.config_loads = 0
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
@@ -381,6 +381,7 @@ class Core:
         self._others_eliminate(now)
         yield from self.switches.reconfigure(map(self.peer_sites.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
+        self.config_loads += 1
         self.steering.reconfigure(config, self.wanted, now)
         self.budgets.reconfigure(config)
         self.wanted = self.copying.keep(self.wanted)

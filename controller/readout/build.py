@@ -58,6 +58,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         paths=core.probing.view(now),
         relays=readout.relay_views(core.relays, core.wanted, now),
         interceptions=readout.interception_views(core.relays),
+        config_loads=core.config_loads,
         openflow_unproven=core.config.settings.unproven,
     )
 
@@ -116,7 +117,7 @@ def _uplink(switch: Switch, uplink: Uplink, peer_sites: PeerSites, budgets: Budg
             NextHopView(hop.address, hop.mac or switch.observed.macs.get((uplink.port, hop.address)))
             for hop in uplink.next_hops
         ),
-        counters=switch.installed.port_counters.get(port.number) if port else None,
+        counters=switch.port_counters.get(port.number) if port else None,
         tunnel=_tunnel(switch.site, uplink.name, peer_sites) if uplink.tunnel else None,
         budget=_budget(switch.site, uplink.name, budgets),
     )

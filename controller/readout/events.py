@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened between two snapshots, in a person's words.
+"""The events between two snapshots, in a person's words.
 
 Devices that meet the same fate at once share one event: when an uplink of 250 devices dies, a person reads one line.
 """
@@ -17,6 +17,12 @@ from controller.switches.switch import GatewayState
 
 MOST_NAMED = 3  # terminals in a sentence
 
+# Changes of health that say nothing: idle devices come and go between them.
+UNREMARKABLE = {
+    (UplinkHealth.UNKNOWN, UplinkHealth.GOOD),
+    (UplinkHealth.GOOD, UplinkHealth.UNKNOWN),
+    (UplinkHealth.LOSSY, UplinkHealth.UNKNOWN),
+}
 BY = {By.PEOPLE: "a person", By.POLICY: "policies", By.FAILOVER: "an armed failover"}
 
 
@@ -39,9 +45,9 @@ def events(before: Snapshot, after: Snapshot) -> Iterator[Event]:
 
 
 def _config(before: Snapshot, after: Snapshot) -> Iterator[Event]:
-    if after.config_failures > before.config_failures:
+    if after.config_error is not None and after.config_failures > before.config_failures:
         yield Event(f"gateway.yaml was refused, the last valid one stays: {after.config_error}")
-    elif after.config_loaded_at > before.config_loaded_at and after.config_error is None:
+    elif after.config_error is None and after.config_loads > before.config_loads:
         yield Event("gateway.yaml was read again and is in force")
 
 
@@ -86,9 +92,10 @@ def _health(old: TerminalView, new: TerminalView) -> Iterator[tuple[tuple[str, .
     was = {each.uplink: each.health for each in old.paths}
     for each in new.paths:
         before = was.get(each.uplink, UplinkHealth.UNKNOWN)
-        first = before is UplinkHealth.UNKNOWN and each.health is UplinkHealth.GOOD
-        if each.health is not before and not first:
-            yield (each.uplink,), f"{each.uplink} is {each.health} for {{}}", each.reason
+        if each.health is before or (before, each.health) in UNREMARKABLE:
+            continue
+        state = "no longer dead" if each.health is UplinkHealth.UNKNOWN else each.health
+        yield (each.uplink,), f"{each.uplink} is {state} for {{}}", each.reason
 
 
 def _decision(old: TerminalView, new: TerminalView) -> Iterator[tuple[tuple[str, ...], str, str]]:

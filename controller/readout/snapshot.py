@@ -326,4 +326,5 @@ class Snapshot:
     paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()
     interceptions: tuple[InterceptionView, ...] = ()
+    config_loads: int = 0  # since the start
     openflow_unproven: str | None = None  # why switches cannot tell this controller from another local process

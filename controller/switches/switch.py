@@ -27,7 +27,7 @@ from controller.policy.paths.reachability import UplinkReach
 from controller.program.compile import compile
 from controller.program.diff import Change, ModifyGroup, ModifyMeter, diff
 from controller.program.metering import through
-from controller.program.program import EMPTY, FlowKey, Installed, Program
+from controller.program.program import EMPTY, FlowKey, Installed, PortCounters, Program
 from controller.program.readback import remembered
 from controller.program.render import describe
 from controller.protocol.orders import Tickets
@@ -123,6 +123,7 @@ class Switch:
         self._flows_deleted = False  # by others, since the last request
         self._compared_at = float("-inf")  # last full comparison
         self._looks, self._often = ReadSchedule(now), False
+        self._counted: Mapping[int, PortCounters] = {}  # since the last reading
         self._counts()
 
     @property
@@ -171,6 +172,7 @@ class Switch:
         self._read_ticket = None
         self._timeouts.answered(SwitchQuery.READ)
         foreign_before, self.installed = self.installed.foreign_flows, event.installed
+        self._counted = {}
         self.installed_asked_at = self._read_asked_at
         if event.ticket < self._apply_ticket:  # a change went out behind the question
             if not self._verified and self._applied:
@@ -372,7 +374,13 @@ class Switch:
         if uplink.name in self._reach:
             self._reach[uplink.name] = change(self._reach[uplink.name])
 
+    @property
+    def port_counters(self) -> Mapping[int, PortCounters]:
+        """Return the newest counters: ports are counted more often than all flows are read."""
+        return {**self.installed.port_counters, **self._counted}
+
     def ports_counted(self, event: PortsCounted, now: float) -> None:
+        self._counted = event.counters
         for uplink in self.site.uplinks:
             port = self.observed.ports.get(uplink.port)
             counters = event.counters.get(port.number) if port is not None else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API keeps over a restart: sessions, events, and the audit list of each request that may change something."""
+"""The API's records, which survive a restart: sessions, events, and each request that may change something."""
 
 from __future__ import annotations
 

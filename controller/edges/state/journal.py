@@ -21,14 +21,14 @@ Entry = dict[str, Any]
 
 
 class Journal:
-    """Any thread may call it. The file holds up to twice `most` entries, then it is written anew."""
+    """Any thread may call it. The file holds up to twice `most` entries, then it is replaced."""
 
     def __init__(self, path: Path | None, most: int) -> None:
         self._path = path
         self._most = most
         self._lock = threading.Lock()
         self._entries: deque[Entry] = deque(_read(path) if path is not None else (), most)
-        self._lines = 2 * most  # in the file: the first entry writes it anew, without what was half written
+        self._lines = 2 * most  # in the file: the first entry replaces it, without a half-written line
 
     def add(self, at: float, entry: Mapping[str, Any], sync: bool = False) -> None:
         """Append an entry. With `sync` it survives the loss of power."""

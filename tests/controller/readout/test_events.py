@@ -50,6 +50,9 @@ def test_two_devices_are_named() -> None:
 def test_first_report_of_a_good_path_is_no_event() -> None:
     fresh = with_terminals(device("phone", UplinkHealth.UNKNOWN))
     assert sentences(fresh, with_terminals(device("phone"))) == []
+    assert sentences(with_terminals(device("phone")), fresh) == []
+    dead = with_terminals(device("phone", UplinkHealth.DEAD))
+    assert sentences(dead, fresh) == ["wifi is no longer dead for phone: it answers"]
     assert sentences(START, with_terminals(device("stranger", UplinkHealth.DEAD))) == []
 
 

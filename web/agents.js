@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agents and relays: their state, enrolment and revocation, draining.
+
+import { Component, html } from "./preact.js";
+import { act, Said } from "./said.js";
+import { counted } from "./words.js";
+
+export class Agents extends Component {
+  state = { name: "", said: undefined, invited: undefined };
+
+  enrol = async (event) => {
+    event.preventDefault();
+    const answer = await act("POST", ["agents", this.state.name, "token"], {});
+    this.setState({ said: answer, invited: answer.token === undefined ? undefined : answer });
+  };
+
+  async revoke(name) {
+    if (!confirm(`Revoke the agent ${name}? It must be enrolled again to return.`)) return;
+    this.setState({ said: await act("DELETE", ["agents", name]), invited: undefined });
+  }
+
+  render({ network, mayOperate }, { name, said, invited }) {
+    const agents = Object.entries(network.agents);
+    return html`<section aria-label="agents">
+      <h2>Agents</h2>
+      ${!agents.length && html`<p class="muted">No agent has connected.</p>`}
+      <ul class="plain">
+        ${agents.map(
+          ([agent, each]) => html`<li key=${agent}>
+            <strong>${agent}</strong> ${each.role}, <span class=${each.state === "here" ? "good" : "dead"}>${each.state}</span>
+            ${mayOperate && html` <button onClick=${() => this.revoke(agent)} aria-label=${`Revoke ${agent}`}>Revoke</button>`}
+            ${each.missing.map((reason) => html`<div class="muted">${reason}</div>`)}
+          </li>`,
+        )}
+      </ul>
+      ${mayOperate &&
+      html`<form class="search" onSubmit=${this.enrol}>
+        <label>Enrol <input required placeholder="name of an agent" value=${name} onInput=${(event) => this.setState({ name: event.target.value })} /></label>
+        <button>Make a token</button>
+      </form>`}
+      <${Said} said=${said} />
+      ${invited &&
+      html`<p>Run this on ${invited.name} once, until ${new Date(invited.until * 1000).toLocaleTimeString()}:</p>
+        <pre tabindex="0">bicast-agent join ${invited.join} --name ${invited.name} --token ${invited.token}</pre>`}
+    </section>`;
+  }
+}
+
+export class Relays extends Component {
+  state = { said: undefined };
+
+  async drain(name, draining) {
+    this.setState({ said: await act("PUT", ["relays", name, "draining"], { draining }) });
+  }
+
+  render({ network, mayOperate }, { said }) {
+    const relays = Object.entries(network.relays);
+    if (!relays.length) return null;
+    return html`<section aria-label="relays">
+      <h2>Relays</h2>
+      <ul class="plain">
+        ${relays.map(
+          ([name, each]) => html`<li key=${name}>
+            <strong>${name}</strong> ${each.address}, <span class=${each.down ? "dead" : "good"}>${each.down ?? (each.draining ? "draining" : "up")}</span>,
+            ${" " + counted(each.connections ?? 0, "connection")}
+            ${mayOperate && html` <button onClick=${() => this.drain(name, !each.draining)}>${each.draining ? "Resume" : "Drain"}</button>`}
+          </li>`,
+        )}
+      </ul>
+      <${Said} said=${said} />
+    </section>`;
+  }
+}

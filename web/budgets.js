@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What copies have used of metered uplinks today.
+
+import { Component, html } from "./preact.js";
+import { act, Said } from "./said.js";
+import { megabytes } from "./words.js";
+
+export class Budgets extends Component {
+  state = { said: undefined };
+
+  async reset(uplink) {
+    this.setState({ said: await act("DELETE", ["gateways", this.props.gateway, "uplinks", uplink, "spent"]) });
+  }
+
+  render({ uplinks, mayOperate }, { said }) {
+    const metered = Object.entries(uplinks).filter(([, each]) => each.budget !== undefined);
+    if (!metered.length) return null;
+    return html`<ul class="plain" aria-label="budgets">
+        ${metered.map(
+          ([uplink, { budget }]) => html`<li key=${uplink}>
+            <strong>${uplink}</strong> copies: ${used(budget)}${budget.barred && html`, <span class="lossy">stopped: ${budget.barred}</span>`}
+            ${mayOperate && html` <button aria-label=${`Reset the budget of ${uplink}`} onClick=${() => this.reset(uplink)}>Reset</button>`}
+          </li>`,
+        )}
+      </ul>
+      <${Said} said=${said} />`;
+  }
+}
+
+function used({ copied_bytes: copied, bytes_per_day: most, share, max_share: mostShare }) {
+  const today = `${megabytes(copied)}${most === undefined ? "" : ` of ${megabytes(most)}`} today`;
+  return mostShare === undefined ? today : `${today}, ${Math.round(share * 100)} % of ${Math.round(mostShare * 100)} % of the traffic`;
+}
