@@ -296,6 +296,18 @@ class CopyingView:
 
 
 @dataclass(frozen=True, slots=True)
+class SubflowsView:
+    """The subflows of a terminal's MPTCP connections over one uplink, as one agent reports them."""
+
+    agent: str
+    connections: int  # over all uplinks
+    uplink: str
+    active: int
+    backup: int  # flagged by either end
+    srtt_us: int | None  # of the slowest
+
+
+@dataclass(frozen=True, slots=True)
 class CourseView:
     """The uplink of one terminal, the reason, and the alternatives."""
 
@@ -310,6 +322,7 @@ class CourseView:
     uplinks: tuple[HealthView, ...]
     armed_failovers: tuple[ArmedFailoverView, ...]
     decisions: tuple[DecisionView, ...]  # newest first
+    subflows: tuple[SubflowsView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

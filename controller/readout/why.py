@@ -31,6 +31,7 @@ from controller.readout.snapshot import (
     MissingView,
     OutcomeView,
     PassedView,
+    SubflowsView,
     TrafficView,
 )
 
@@ -97,6 +98,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         other_end=_other_end(core.steering, steered),
         uplinks=tuple(health_views(core, steered, now, wall_offset_s)),
         armed_failovers=tuple(_armed_failovers(core.steering, name, now, wall_offset_s)),
+        subflows=tuple(_subflows(steered)),
         decisions=tuple(decision_view(entry, wall_offset_s) for entry in core.steering.logbook.entries(name)),
     )
 
@@ -174,6 +176,24 @@ def health_views(core: Core, steered: Steered, now: float, wall_offset_s: float)
         if uplink in doubts:
             reason = f"{reason}; {doubts[uplink]}"
         yield HealthView(uplink, path.health, reason, path.since + wall_offset_s, steered.where.get(uplink, ()))
+
+
+def _subflows(steered: Steered) -> Iterator[SubflowsView]:
+    for agent in steered.agents.values():
+        standing = agent.standings.get(steered.name)
+        if standing is None:
+            continue
+        found = [each for subflows in standing.connections.values() for each in subflows]
+        for uplink in dict.fromkeys(each.uplink for each in found):
+            backup = [each.by_us or each.by_peer for each in found if each.uplink == uplink]
+            yield SubflowsView(
+                agent=agent.name,
+                connections=len(standing.connections),
+                uplink=uplink,
+                active=backup.count(False),
+                backup=backup.count(True),
+                srtt_us=standing.srtt_us.get(uplink),
+            )
 
 
 def _own_end(steering: SteeringManager, steered: Steered) -> EndView:

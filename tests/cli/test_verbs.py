@@ -262,6 +262,7 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
         "tcp: 1200 copied, 30 not; everything else: 0 copied, 3000 not\n",
         "policies: copies begin\n    because lte: 6.1% of 300 packets lost",
         "its connections are moved by relay-1",
+        "\n3 MPTCP connections at relay-1: 3 backup on wifi, round trip 41.3 ms; 2 active and 1 backup on lte\n",
         "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
         "\nwas armed at client, which is silent: from lte to wifi after 150 ms without progress; its lease ends at 20",
         "\nits own end is reported by nobody: agent client is silent\n",

@@ -35,7 +35,7 @@ def test_picture_shows_the_network_and_its_traffic(browser: Browser) -> None:
     browser.await_shown("svg .line.copies")
     browser.await_text("in sync", "svg")
     browser.choose(TERMINAL)
-    browser.await_text("is on", "aside .why")
+    browser.await_text("1 MPTCP connection at client", "aside .why")
     browser.picture("page")  # the README's
 
 
@@ -114,7 +114,9 @@ def test_budget_is_shown_and_reset(browser: Browser, lab: Laboratory) -> None:
     lab.controller.client.set_active(TERMINAL, "wifi")  # so that what LTE carries is copies
     file = lab.controller.file
     good = file.read_text()
-    file.write_text(good.replace("        port: gw-lte\n", "        port: gw-lte\n        budget_bytes_per_day: 2000000\n"))
+    file.write_text(
+        good.replace("        port: gw-lte\n", "        port: gw-lte\n        budget_bytes_per_day: 2000000\n")
+    )
     lab.controller.process.send_signal(signal.SIGHUP)
     browser.await_text("of 2.0 MB today", "[aria-label=budgets]")
     browser.await_text("stopped", "[aria-label=budgets]")

@@ -16,6 +16,7 @@ from controller.readout.snapshot import (
     CourseView,
     DecisionView,
     OutcomeView,
+    SubflowsView,
 )
 
 CHOSEN = {
@@ -44,8 +45,22 @@ def _state(course: CourseView) -> Iterator[str]:
     for end, there in (("own", course.own_end), ("other", course.other_end)):
         agents = ", ".join(there.agents)
         yield f"its {end} end is reported by {agents or 'nobody'}{'' if agents else f': {there.nobody}'}"
+    yield from _subflows(course.subflows)
     for one in course.armed_failovers:
         yield _failover(one)
+
+
+def _subflows(subflows: tuple[SubflowsView, ...]) -> Iterator[str]:
+    for agent in dict.fromkeys(each.agent for each in subflows):
+        own = [each for each in subflows if each.agent == agent]
+        yield f"{counted(own[0].connections, 'MPTCP connections')} at {agent}: {'; '.join(map(_on_uplink, own))}"
+
+
+def _on_uplink(one: SubflowsView) -> str:
+    there = ((one.active, "active"), (one.backup, "backup"))
+    flags = " and ".join(f"{number} {flag}" for number, flag in there if number)
+    rtt = f", round trip {one.srtt_us / 1000:.1f} ms" if one.srtt_us is not None else ""
+    return f"{flags} on {one.uplink}{rtt}"
 
 
 def _copying(one: CopyingView) -> str:

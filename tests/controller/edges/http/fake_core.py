@@ -188,6 +188,10 @@ COURSE = shown.CourseView(
             "lte", UplinkHealth.GOOD, "0% of 300 segments retransmitted in 3 reports", 1_700_000_000.0, ("192.0.2.8",)
         ),
     ),
+    subflows=(
+        shown.SubflowsView("relay-1", 3, "wifi", 0, 3, 41_300),
+        shown.SubflowsView("relay-1", 3, "lte", 2, 1, None),
+    ),
     armed_failovers=(
         shown.ArmedFailoverView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
         shown.ArmedFailoverView("client", "lte", "wifi", 150, 1_700_000_029.0, None, "is silent"),
