@@ -41,9 +41,20 @@ export class Agents extends Component {
       <${Said} said=${said} />
       ${invited &&
       html`<p>Run this on ${invited.name} once, until ${new Date(invited.until * 1000).toLocaleTimeString()}:</p>
-        <pre tabindex="0">bicast-agent join ${invited.join} --name ${invited.name} --token ${invited.token}</pre>`}
+        <pre tabindex="0">${invited.line}</pre>
+        ${invited.line.includes(" ADDRESS:") && html`<p class="muted">ADDRESS is an address of the controller that ${invited.name} can reach.</p>`}
+        <${Code} rows=${invited.qr} />`}
     </section>`;
   }
+}
+
+// Code draws a QR code; it is dark on light in any colour scheme, as scanners expect.
+function Code({ rows }) {
+  const modules = rows.flatMap((row, y) => [...row].map((module, x) => (module === "1" ? `M${x},${y}h1v1h-1z` : "")));
+  return html`<svg class="code" viewBox=${`0 0 ${rows.length} ${rows.length}`} role="img" aria-label="the same line as a QR code">
+    <rect width=${rows.length} height=${rows.length} />
+    <path d=${modules.join("")} />
+  </svg>`;
 }
 
 export class Relays extends Component {

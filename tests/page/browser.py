@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,13 @@ class Browser:
         path = self._folder / f"{name}.png"
         self.driver.save_screenshot(str(path))
         return path
+
+    def scanned(self, selector: str) -> str:
+        """Return the text of a QR code, as a scanner reads it from the screen."""
+        path = self._folder / "code.png"
+        self.await_shown(selector).screenshot(str(path))
+        read = subprocess.run(["zbarimg", "--quiet", "--raw", path], stdout=subprocess.PIPE, text=True, check=True)
+        return read.stdout.strip()
 
     def barriers(self) -> list[str]:
         """Return what axe finds that some people could not use."""

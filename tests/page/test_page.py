@@ -96,6 +96,7 @@ def test_agent_is_enrolled_with_one_line(browser: Browser, lab: Laboratory) -> N
     browser.await_shown("section[aria-label=agents] input").send_keys("home")
     browser.press("Make a token", "section[aria-label=agents]")
     browser.await_text("bicast-agent join", "section[aria-label=agents]")
+    assert browser.scanned("svg.code") == browser.text("section[aria-label=agents] pre")
     assert "home" in [each["name"] for each in lab.controller.client.get("agents")]
 
 

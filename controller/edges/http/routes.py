@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Annotated, Protocol
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
 from controller.edges.http.problems import described
+from controller.edges.http.qr import rows
 from controller.features.probing.view import PathView
 from controller.features.relays.view import DestinationView, RelayView, TriedView
 from controller.model.config import EVERYBODY, WRITTEN, Mode
@@ -306,6 +308,24 @@ class TokenRequest(BaseModel):
     terminal: Annotated[str, Field(strict=True, max_length=63)] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Invitation(Invited):
+    """`line` is the command for the agent's host. If agents may join at any address of the controller, it says ADDRESS.
+    `qr` is the line as a QR code: modules of 0 and 1, row by row.
+    """
+
+    line: str = ""
+    qr: tuple[str, ...] = ()
+
+
+def _invitation(invited: Invited) -> Invitation:
+    at = urlsplit(f"//{invited.join}")
+    anywhere = ip_address(at.hostname or "::").is_unspecified
+    join = f"ADDRESS:{at.port}" if anywhere else invited.join
+    line = f"bicast-agent join {join} --name {invited.name} --token {invited.token}"
+    return Invitation(**asdict(invited), line=line, qr=rows(line))
+
+
 def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
 
@@ -323,8 +343,8 @@ def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
         "replaces an earlier token",
         responses=described(wrong),
     )
-    def invite(name: str, wish: TokenRequest) -> Invited:
-        return enroller.invite(name, wish.role, wish.terminal)
+    def invite(name: str, wish: TokenRequest) -> Invitation:
+        return _invitation(enroller.invite(name, wish.role, wish.terminal))
 
     @app.delete(
         "/api/v1/agents/{name}",
