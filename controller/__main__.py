@@ -95,9 +95,10 @@ def _serve(path: str) -> None:
         listening = listeners(settings)
         token = stack.enter_context(api_token.of_api(settings.token_file, listening[0].getsockname()[1]))
         reading = (service.snapshot, service.program, service.decisions)
+        reader_token = api_token.written(settings.reader_token_file) if settings.reader_token_file else None
         records = Records.beside(settings.state_file)
         recorder = Recorder(service.snapshot, records.events)
-        api = Serving(make_app(*reading, service, token, agents or NoAgents(), records), listening)
+        api = Serving(make_app(*reading, service, token, agents or NoAgents(), records, reader_token), listening)
         stack.callback(api.stop)
         wires.append(Wire(settings.openflow, settings.tls, service.post))
         service.start()

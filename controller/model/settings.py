@@ -51,6 +51,7 @@ class Settings:
     token_file: str | None
     state_file: str
     agents: AgentService | None = None  # None: not served
+    reader_token_file: str | None = None  # of callers that may only read; None: there are none
 
     @property
     def unproven(self) -> str | None:

@@ -24,7 +24,7 @@ def settings_of(place: Node) -> Settings:
     openflow_place = keys.maybe("openflow", lambda inner: inner, nothing)
     openflow = openflow_place.mapping("listen", "tls")
     api_place = keys.maybe("api", lambda inner: inner, nothing)
-    api = api_place.mapping("listen", "token_file")
+    api = api_place.mapping("listen", "token_file", "reader_token_file")
     settings = Settings(
         openflow=openflow.maybe("listen", Node.listener, DEFAULT_OPENFLOW),
         tls=openflow.maybe("tls", _tls, None),
@@ -32,7 +32,10 @@ def settings_of(place: Node) -> Settings:
         token_file=api.maybe("token_file", Node.path, None),
         state_file=keys.maybe("state", _file, DEFAULT_STATE),
         agents=keys.maybe("agents", _agents, None),
+        reader_token_file=api.maybe("reader_token_file", Node.path, None),
     )
+    if settings.reader_token_file is not None and settings.reader_token_file == settings.token_file:
+        raise api["reader_token_file"].wrong("another file than `token_file`: its token may do everything")
     if isinstance(settings.openflow, LocalSocket):
         if settings.tls is not None:
             raise openflow["tls"].wrong("an address and port in `listen`: a Unix socket has no TLS")

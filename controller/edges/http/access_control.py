@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission of requests, before every route, so that no route can forget the check.
 
-Every request needs the API's token as a bearer token, even those of readers and monitors; or the session of a browser.
+Every request needs a bearer token, the API's or one that may only read; or the session of a browser.
 A browser's request also needs a loopback name in Host, since another site's name may resolve to us (DNS rebinding). Its
 Origin must be ours, since other sites' pages can send requests too.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import pwd
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
@@ -77,9 +77,11 @@ class TokenRefusals(Collector):
 class Gate:
     """ASGI middleware for tokens, body sizes and types."""
 
-    def __init__(self, app: ASGIApp, token: str, refusals: TokenRefusals, records: Records, is_public: Public) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: Mapping[str, Access], refusals: TokenRefusals, records: Records, is_public: Public
+    ) -> None:
         self.app = app
-        self.token = token
+        self.tokens = tokens
         self.refusals = refusals
         self.records = records
         self.is_public = is_public
@@ -119,9 +121,10 @@ class Gate:
 
     def _admit(self, scope: Scope, headers: Headers) -> Caller | Response | None:
         """Return the caller, None for a public path, or the refusal."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and compare_digest(given.strip().encode("latin-1"), self.token.encode()):
-            return Caller(_sender(scope) if scope["method"] not in SAFE else "token", Access.OPERATE)
+        access = self._access(headers)
+        if access is not None:
+            caller = Caller(_sender(scope) if scope["method"] not in SAFE else "token", access)
+            return _may_not(scope, caller) or caller
         public = self.is_public(scope["method"], scope["path"])
         if not public and KEY not in headers:
             return self._stranger(scope)
@@ -132,9 +135,15 @@ class Gate:
         session = self.records.sessions.find(headers, time.time())
         if session is None:
             return self._stranger(scope)
-        if session.access is Access.READ and scope["method"] not in SAFE and scope["path"] != SESSION:
-            return problem(scope, 403, "this session may only read; `./bicast page` prints a link that may do more")
-        return Caller(f"page {session.number} of {session.opened_by}", session.access, session)
+        caller = Caller(f"page {session.number} of {session.opened_by}", session.access, session)
+        return _may_not(scope, caller) or caller
+
+    def _access(self, headers: Headers) -> Access | None:
+        """Return what the request's token allows. Every token is compared, so the time taken says nothing."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        sent = given.strip().encode("latin-1")
+        found = [access for token, access in self.tokens.items() if compare_digest(sent, token.encode())]
+        return found[0] if found and scheme.lower() == "bearer" else None
 
     def _stranger(self, scope: Scope) -> Response:
         client = scope.get("client")
@@ -158,6 +167,14 @@ class Gate:
         if sent.partition(";")[0].strip().lower() == "application/json":
             return None
         return problem(scope, 415, f"the body is of type {sent!r}; send application/json")
+
+
+def _may_not(scope: Scope, caller: Caller) -> Response | None:
+    """Return the refusal of a reader's request, unless it changes nothing or signs the reader out."""
+    if caller.access is Access.OPERATE or scope["method"] in SAFE or scope["path"] == SESSION:
+        return None
+    kind = "token" if caller.session is None else "session"
+    return problem(scope, 403, f"this {kind} may only read; `./bicast page` and controller.api.token_file allow more")
 
 
 def _from_elsewhere(scope: Scope, headers: Headers) -> Response | None:

@@ -33,6 +33,7 @@ from controller.edges.http.routes import (
     add_relays,
     count_refusals,
 )
+from controller.edges.http.sessions import Access
 from controller.edges.http.stream import Stream
 from controller.features.caps.view import AccessPointView
 from controller.program.program import (
@@ -173,6 +174,7 @@ def make_app(
     token: str,
     enroller: Enroller = NO_AGENTS,
     records: Records | None = None,
+    reader_token: str | None = None,
 ) -> FastAPI:
     """Make the application. Callbacks run in worker threads, may wait for the core and may raise NotAnswered.
 
@@ -194,7 +196,8 @@ def make_app(
         ),
     )
     refusals = TokenRefusals()
-    app.add_middleware(Gate, token=token, refusals=refusals, records=records, is_public=partial(is_public, files))
+    tokens = {token: Access.OPERATE} | ({reader_token: Access.READ} if reader_token is not None else {})
+    app.add_middleware(Gate, tokens=tokens, refusals=refusals, records=records, is_public=partial(is_public, files))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     _add_problems(app)
     registry = registry_of(reader)

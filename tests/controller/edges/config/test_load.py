@@ -86,6 +86,8 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("reserved name", (*HOME, "terminals", "all"), {}, "terminals.all", "another name"),
     ("protocols", (*HOME, "bicast"), ["tcp", "tcp"], "home.bicast", "each once"),
     ("listening to all", ("controller",), {"api": {"listen": "0.0.0.0:8653"}}, "controller.api.listen", "token_file"),
+    ("one token for both", ("controller",), {"api": {"token_file": "t", "reader_token_file": "t"}},
+     "controller.api.reader_token_file", "another file"),
     ("OpenFlow to all", ("controller",), {"openflow": {"listen": "[::]:6653"}}, "openflow.listen", "`tls`"),
     ("TLS at a Unix socket", ("controller",), {"openflow": {"tls": {"certificate": "c", "key": "k", "ca": "a"}}},
      "controller.openflow.tls", "an address and port in `listen`: a Unix socket has no TLS"),

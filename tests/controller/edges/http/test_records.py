@@ -12,8 +12,11 @@ import pytest
 from controller.edges.http.app import make_app
 from controller.edges.http.records import Records
 from controller.edges.http.server import serve
+from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import BEARER, SETTINGS, TOKEN, FakeCore
 from tests.system.evidence import PATIENCE_S
+
+READER = "f" * 32
 
 
 @pytest.fixture
@@ -25,7 +28,9 @@ def records(tmp_path: Path) -> Records:
 def own(records: Records) -> Iterator[httpx.Client]:
     """A client of a server whose records are kept in files."""
     core = FakeCore()
-    running = serve(make_app(core.read, core.program, core.decisions, core, TOKEN, records=records), SETTINGS)
+    running = serve(
+        make_app(core.read, core.program, core.decisions, core, TOKEN, records=records, reader_token=READER), SETTINGS
+    )
     with httpx.Client(
         base_url=f"http://{running.endpoint}", headers=BEARER, trust_env=False, timeout=PATIENCE_S
     ) as client:
@@ -50,6 +55,15 @@ def test_each_change_is_in_the_audit_list_before_its_answer(
     assert code not in str(invited)
     again = Records.beside(str(tmp_path / "state.json"))
     assert again.audit.entries() == records.audit.entries()
+
+
+def test_reader_token_reads_and_changes_nothing(own: httpx.Client, records: Records) -> None:
+    own.headers["Authorization"] = f"Bearer {READER}"
+    for path in ("/metrics", "/api/v1/status", "/api/v1/audit"):
+        assert own.get(path).status_code == 200
+    problem(own.put("/api/v1/mode", json={"mode": "off"}), 403)
+    problem(own.post("/api/v1/page/links", json={"access": "operate"}), 403)
+    assert records.audit.entries() == []
 
 
 def test_refused_caller_is_not_in_the_audit_list(own: httpx.Client, records: Records) -> None:
