@@ -117,7 +117,7 @@ def test_the_service_gets_copies_of_existing_secrets(tmp_path: Path) -> None:
         "export PATH=/usr/local/sbin:$PATH",
         "install=/opt/bicast/deploy/install.sh",
         "mkdir /etc/bicast/tls && cd /etc/bicast",
-        "secrets='tls/controller.pem tls/controller.key tls/ca.pem api-token' && touch $secrets",
+        "secrets='tls/controller.pem tls/controller.key tls/ca.pem api-token api-reader-token' && touch $secrets",
         "$install /opt/bicast/topologies/paper.yaml >/dev/null",
         "systemd-analyze verify --man=no bicast.service",
         "cat /etc/systemd/system/bicast.service.d/*.conf | grep ^LoadCredential=",
@@ -129,7 +129,7 @@ def test_the_service_gets_copies_of_existing_secrets(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"LoadCredential={Path(file).name}:/etc/bicast/{file}"
-        for file in ("tls/controller.pem", "tls/controller.key", "tls/ca.pem", "api-token")
+        for file in ("api-reader-token", "tls/controller.pem", "tls/controller.key", "tls/ca.pem", "api-token")
     ]
 
 
