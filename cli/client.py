@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         default=os.environ.get("BICAST_API") or DEFAULT_API,
         help=f"address of the controller's API (default: $BICAST_API, or {DEFAULT_API}; without a port, the "
-        "default port)",
+        "default port); https:// before it where the API has TLS",
     )
     parser.add_argument(
         "--token-file",
@@ -32,13 +33,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="file with the API's token (default: $BICAST_TOKEN, or the token of this "
         f"machine's controller in {DIRECTORY})",
     )
+    parser.add_argument(
+        "--ca",
+        metavar="FILE",
+        default=os.environ.get("BICAST_CA") or None,
+        help="certificate of the API, or of its authority (default: $BICAST_CA, or those that this machine trusts)",
+    )
 
 
 @contextmanager
 def api_client(args: argparse.Namespace) -> Iterator[Client]:
     """Yield a client whose refusals become a Failure of the verb."""
     try:
-        yield Client(_url(args.api), _token(args.token_file))
+        yield Client(_url(args.api), _token(args.token_file), _authority(args.ca))
     except NoAnswer as error:
         raise Failure(
             f"{error}: start a controller with `./bicast run`, or give its address with --api", UNREACHABLE
@@ -65,6 +72,13 @@ def _url(api: str) -> str:
     if not good:
         raise Failure(f"{api!r} is not an address of an API; expected one such as {DEFAULT_API} or [::1]:8653", USAGE)
     return url.rstrip("/")
+
+
+def _authority(file: str | None) -> ssl.SSLContext | None:
+    try:
+        return None if file is None else ssl.create_default_context(cafile=file)
+    except OSError as error:  # SSLError too
+        raise Failure(f"--ca {file}: {error}; expected PEM certificates", USAGE) from error
 
 
 def _token(file: str | None) -> str | None:

@@ -20,7 +20,7 @@ from controller.edges.http import token as api_token
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
 from controller.edges.http.records import Records
-from controller.edges.http.server import Serving, listeners
+from controller.edges.http.server import Serving, context_of, listeners
 from controller.edges.openflow.errors import FrameworkError
 from controller.edges.runtime import process
 from controller.edges.runtime.recorder import Recorder
@@ -28,6 +28,7 @@ from controller.edges.runtime.service import Service
 from controller.edges.state import files
 from controller.edges.state.store import Store, StoreError
 from controller.edges.trust.refusals import AgencyError
+from controller.edges.trust.tls import TlsError
 from controller.model.config import ConfigError
 from controller.model.settings import Settings
 from controller.protocol.enrolment import NoAgents
@@ -66,6 +67,7 @@ def run(path: str) -> int:
         files.InUse,
         AgencyError,
         FrameworkError,
+        TlsError,
     ) as error:
         print(f"bicast: {error}", file=sys.stderr)
         return 1
@@ -92,13 +94,14 @@ def _serve(path: str) -> None:
         service = Service(path, config, Store(settings.state_file), perform)
         if settings.agents is not None:
             agents = Agents(settings.agents, service.post, service.bind, service.vouch)
+        tls = context_of(settings)
         listening = listeners(settings)
         token = stack.enter_context(api_token.of_api(settings.token_file, listening[0].getsockname()[1]))
         reading = (service.snapshot, service.program, service.decisions)
         reader_token = api_token.written(settings.reader_token_file) if settings.reader_token_file else None
         records = Records.beside(settings.state_file)
         recorder = Recorder(service.snapshot, records.events)
-        api = Serving(make_app(*reading, service, token, agents or NoAgents(), records, reader_token), listening)
+        api = Serving(make_app(*reading, service, token, agents or NoAgents(), records, reader_token), listening, tls)
         stack.callback(api.stop)
         wires.append(Wire(settings.openflow, settings.tls, service.post))
         service.start()
@@ -106,7 +109,7 @@ def _serve(path: str) -> None:
         if agents is not None:
             agents.start()
         process.notify("READY=1")
-        log.info("listening for switches at %s, API at http://%s", wires[0].address, api.endpoint)
+        log.info("listening for switches at %s, API at %s", wires[0].address, api.url)
         while (received := signal.sigwait(STOPS | {signal.SIGHUP})) == signal.SIGHUP:
             service.reload()
         process.notify("STOPPING=1")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.model.config import Config, Site
-from controller.model.settings import Endpoint, Settings, Tls
+from controller.model.settings import Endpoint, MutualTls, Settings
 from gateway.host import HostError
 from gateway.ovs import SeenOvs
 
@@ -65,7 +65,7 @@ class Making:
     commands: tuple[tuple[str, ...], ...] = ()
 
 
-def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
+def files(tls: MutualTls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
     """Return the files of a host with the bridges `here`. Its Open vSwitch may have further bridges of gateway.yaml."""
     ca = Path(tls.ca).absolute()
     there = {bridge.name: bridge.dpid for bridge in ovs.bridges} if ovs else {}

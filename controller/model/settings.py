@@ -29,6 +29,12 @@ class LocalSocket:
 class Tls:
     certificate: str
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class MutualTls(Tls):
+    """TLS whose peers need a certificate of the authority `ca`."""
+
     ca: str
 
 
@@ -46,12 +52,13 @@ class Settings:
     """The controller's listeners and files."""
 
     openflow: Endpoint | LocalSocket
-    tls: Tls | None
+    tls: MutualTls | None
     api: Endpoint
     token_file: str | None
     state_file: str
     agents: AgentService | None = None  # None: not served
     reader_token_file: str | None = None  # of callers that may only read; None: there are none
+    api_tls: Tls | None = None  # None: plain HTTP, on loopback only
 
     @property
     def unproven(self) -> str | None:

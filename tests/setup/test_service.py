@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab.processes.controller import CONTROLLER_SECTION
-from tests.controller.edges.openflow.test_tls import Authority
+from tests.controller.edges.authority import Authority
 from tests.packages.gateway import GATEWAY
 from tests.setup.place import TREE, run
 from tests.setup.systemd import Systemd, booted
@@ -173,12 +173,14 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
     secrets.mkdir()
     authority = Authority(secrets, "ca")
     certificate, key = authority.sign("controller")
+    api_certificate, api_key = authority.sign("api", "localhost")
     (secrets / "api-token").write_text(TOKEN)
     tls = {each: f"/etc/bicast/tls/{name}" for each, name in TLS.items()}
     settings = {
         "own": "controller: {}\n",
         "roots": f"controller: {{openflow: {{listen: 127.0.0.1:6653, tls: {json.dumps(tls)}}}, "
-        "api: {token_file: /etc/bicast/api-token}}\n",
+        "api: {listen: 0.0.0.0:8653, token_file: /etc/bicast/api-token, "
+        "tls: {certificate: /etc/bicast/tls/api.pem, key: /etc/bicast/tls/api.key}}}\n",
     }
     for name, text in settings.items():
         (tmp_path / f"{name}.yaml").write_text(text + SITES)
@@ -189,16 +191,19 @@ def test_the_hardened_service_reads_secrets_of_root(tmp_path: Path) -> None:
         f"install -D -m 600 {authority.certificate} /etc/bicast/tls/ca.pem",
         f"install -D -m 600 {certificate} /etc/bicast/tls/controller.pem",
         f"install -D -m 600 {key} /etc/bicast/tls/controller.key",
+        f"install -m 600 {api_certificate} /etc/bicast/tls/api.pem",
+        f"install -m 600 {api_key} /etc/bicast/tls/api.key",
         f"install -m 600 {secrets}/api-token /etc/bicast/api-token",
         f"cp {tmp_path}/*.yaml /etc/bicast && cp /etc/bicast/roots.yaml /etc/bicast/gateway.yaml",
-        f"cp /opt/bicast/deploy/bicast-tls.conf /opt/bicast/deploy/bicast-token.conf {conf}",
+        f"cp /opt/bicast/deploy/bicast-{{tls,token,api-tls}}.conf {conf}",
     )
     with booted(tmp_path, "\n".join(prepare)) as systemd:
         systemd.ctl("start", "bicast")
         await_start(log)
         assert systemd.property("bicast", "DynamicUser") == "yes"
-        status = ["/opt/bicast/bicast", "status", "--token-file", "/etc/bicast/api-token"]
-        assert "no switch of dpid 0000000000000001 is connected" in systemd.run(*status)
+        status = ["/opt/bicast/bicast", "status", "--api", "https://localhost:8653"]
+        secured = ["--token-file", "/etc/bicast/api-token", "--ca", "/etc/bicast/tls/ca.pem"]
+        assert "no switch of dpid 0000000000000001 is connected" in systemd.run(*status, *secured)
         systemd.run("cp", "/etc/bicast/own.yaml", "/etc/bicast/gateway.yaml")
         systemd.ctl("restart", "bicast")
         await_start(log, times=2)

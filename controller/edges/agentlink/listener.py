@@ -18,27 +18,15 @@ import secrets
 import socket
 import ssl
 import time
-from asyncio.sslproto import SSLProtocol
 from dataclasses import dataclass
 
 from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
 from controller.edges.trust.authority import Shown, shown
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals
+from controller.edges.trust.tls import CLOSED_WITHIN_S, HANDSHAKE_WITHIN_S, FrugalTls
 from controller.model.settings import Endpoint
 
 log = logging.getLogger(__name__)
-
-# TLS with small buffers
-#
-# asyncio allocates 256 KiB before the first byte: two listeners full of unauthenticated peers took a quarter of a
-# gigabyte. A small buffer holds a usual report, and longer ones refill it. OpenSSL takes another 50 KiB during a
-# handshake.
-
-BUFFER_BYTES = 4 << 10
-
-
-class _Tls(SSLProtocol):
-    max_size = BUFFER_BYTES
 
 
 async def received(
@@ -51,7 +39,7 @@ async def received(
     """Do the TLS handshake, then connect `protocol`, like connect_accepted_socket."""
     loop = asyncio.get_running_loop()
     shaken: asyncio.Future[None] = loop.create_future()
-    tls = _Tls(
+    tls = FrugalTls(
         loop,
         protocol,
         context,
@@ -68,8 +56,6 @@ async def received(
         raise
 
 
-HANDSHAKE_WITHIN_S = 5.0
-CLOSED_WITHIN_S = 2.0
 WAITING = 512  # backlog: all agents of a large house reconnect at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
 MOST = 1024  # with a certificate

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from controller.edges.config.checks import listeners_apart, once
 from controller.edges.config.document import Node
-from controller.model.settings import AgentService, Endpoint, LocalSocket, Settings, Tls
+from controller.model.settings import AgentService, Endpoint, LocalSocket, MutualTls, Settings, Tls
 
 DEFAULT_OPENFLOW = LocalSocket("/run/bicast-controller/openflow.sock")
 DEFAULT_API = Endpoint("127.0.0.1", 8653)
@@ -24,15 +24,16 @@ def settings_of(place: Node) -> Settings:
     openflow_place = keys.maybe("openflow", lambda inner: inner, nothing)
     openflow = openflow_place.mapping("listen", "tls")
     api_place = keys.maybe("api", lambda inner: inner, nothing)
-    api = api_place.mapping("listen", "token_file", "reader_token_file")
+    api = api_place.mapping("listen", "token_file", "reader_token_file", "tls")
     settings = Settings(
         openflow=openflow.maybe("listen", Node.listener, DEFAULT_OPENFLOW),
-        tls=openflow.maybe("tls", _tls, None),
+        tls=openflow.maybe("tls", _mutual_tls, None),
         api=api.maybe("listen", Node.endpoint, DEFAULT_API),
         token_file=api.maybe("token_file", Node.path, None),
         state_file=keys.maybe("state", _file, DEFAULT_STATE),
         agents=keys.maybe("agents", _agents, None),
         reader_token_file=api.maybe("reader_token_file", Node.path, None),
+        api_tls=api.maybe("tls", _tls, None),
     )
     if settings.reader_token_file is not None and settings.reader_token_file == settings.token_file:
         raise api["reader_token_file"].wrong("another file than `token_file`: its token may do everything")
@@ -41,8 +42,11 @@ def settings_of(place: Node) -> Settings:
             raise openflow["tls"].wrong("an address and port in `listen`: a Unix socket has no TLS")
     elif not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
         raise openflow["listen"].wrong("a loopback address, or `tls` beside it: other hosts must authenticate")
-    if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
-        raise api["listen"].wrong("a loopback address, or `token_file` beside it: other hosts must authenticate")
+    if not ip_address(settings.api.host).is_loopback and None in (settings.token_file, settings.api_tls):
+        raise api["listen"].wrong(
+            "a loopback address, or `token_file` and `tls` beside it: other hosts must authenticate, and nobody may "
+            "read the token on its way"
+        )
     listeners_apart(listeners(settings, place.where), place.file)
     if settings.agents is not None:
         kept = (
@@ -96,6 +100,11 @@ def _unless_otherwise(place: Node, fits: Callable[[int], bool], expected: str) -
     return path
 
 
-def _tls(place: Node) -> Tls:
+def _mutual_tls(place: Node) -> MutualTls:
     keys = place.mapping(required=("certificate", "key", "ca"))
-    return Tls(keys["certificate"].path(), keys["key"].path(), keys["ca"].path())
+    return MutualTls(keys["certificate"].path(), keys["key"].path(), keys["ca"].path())
+
+
+def _tls(place: Node) -> Tls:
+    keys = place.mapping(required=("certificate", "key"))
+    return Tls(keys["certificate"].path(), keys["key"].path())

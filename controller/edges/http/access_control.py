@@ -2,8 +2,9 @@
 """The admission of requests, before every route, so that no route can forget the check.
 
 Every request needs a bearer token, the API's or one that may only read; or the session of a browser.
-A browser's request also needs a loopback name in Host, since another site's name may resolve to us (DNS rebinding). Its
-Origin must be ours, since other sites' pages can send requests too.
+A browser's request also needs a loopback name in Host, since another site's name may resolve to us (DNS rebinding).
+With TLS the browser compares the name with the certificate instead. Its Origin must be ours, since other sites' pages
+can send requests too.
 """
 
 from __future__ import annotations
@@ -180,8 +181,11 @@ def _may_not(scope: Scope, caller: Caller) -> Response | None:
 def _from_elsewhere(scope: Scope, headers: Headers) -> Response | None:
     """Return the refusal of a browser's request unless it comes from our own page."""
     host, origin = headers.get("host", ""), headers.get("origin")
-    if not _is_own(host):
-        detail = f"this page is not at {host!r}: open it at localhost, through `ssh -L` from another machine"
+    if scope["scheme"] != "https" and not _is_own(host):
+        detail = (
+            f"this page is not at {host!r}: open it at localhost, through `ssh -L` from another machine, or set "
+            "controller.api.tls"
+        )
         return problem(scope, 421, detail, headers={"Connection": "close"})
     if origin is None and scope["method"] in SAFE:  # browsers send it with every other method
         return None

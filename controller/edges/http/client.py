@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import ssl
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPErrorProcessor, HTTPHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPErrorProcessor, HTTPHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from controller.edges.http import peer
 from controller.edges.http.token import DIRECTORY, found, is_loopback
@@ -33,11 +34,17 @@ class NoToken(Denied):
 
 
 class Client:
-    def __init__(self, url: str, token: str | None = None) -> None:
-        """Without `token`, each request reads the one that this machine's controller keeps."""
+    def __init__(self, url: str, token: str | None = None, authority: ssl.SSLContext | None = None) -> None:
+        """Without `token`, each request reads the one that this machine's controller keeps.
+
+        `authority` decides which certificates to trust: by default those that this machine trusts.
+        """
         self._url = url
         self._token = token
-        self._opener = build_opener(ProxyHandler({}), _AnyStatus, _Local)  # a proxy cannot reach our loopback
+        self._opener = build_opener(
+            ProxyHandler({}),  # a proxy cannot reach our loopback
+            *(_AnyStatus, _Local, HTTPSHandler(context=authority or ssl.create_default_context())),
+        )
 
     @property
     def host(self) -> str:
@@ -140,7 +147,7 @@ class Client:
             with self._opener.open(Request(url, body, headers, method=method), timeout=TIMEOUT_S) as answer:
                 status, kind, text = answer.status, answer.headers.get_content_type(), answer.read()
         except (OSError, HTTPException) as error:
-            raise NoAnswer(f"no controller answers at {self._url} ({getattr(error, 'reason', error)})") from error
+            raise NoAnswer(f"no controller answers at {self._url} ({_why(error)})") from error
         if status == HTTPStatus.OK and kind == "application/json":
             return json.loads(text)
         if kind == "application/problem+json":
@@ -155,6 +162,15 @@ class Client:
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
             return NoToken(f"{self._url} asks for its token")
         return NoAnswer(detail) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Denied(detail)
+
+
+def _why(error: OSError | HTTPException) -> str:
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {reason.verify_message}; name its authority with --ca"
+    if isinstance(reason, RemoteDisconnected):
+        return f"{reason}; with controller.api.tls its address begins with https://"
+    return str(reason)
 
 
 class _Local(HTTPHandler):

@@ -13,7 +13,9 @@ import logging
 import os
 import resource
 import socket
+import ssl
 import threading
+import time
 from typing import Any
 
 import h11
@@ -24,6 +26,8 @@ from uvicorn.server import ServerState
 
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.token import is_loopback
+from controller.edges.trust.admission import Admission, Familiar, host_of
+from controller.edges.trust.tls import CLOSED_WITHIN_S, HANDSHAKE_WITHIN_S, FrugalTls, server_context
 from controller.model.settings import Endpoint, Settings
 
 # One connection: uvicorn's own class would hold half a request for ever
@@ -75,11 +79,20 @@ class HttpConnection(H11Protocol):
         self.since = 0.0
         self._begun = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._socket: asyncio.Transport  # below TLS, if there is TLS
+
+    def arrived(self, transport: asyncio.Transport) -> None:
+        """Take a slot, before the TLS handshake."""
+        self.transport = self._socket = transport
+        self.since = self.loop.time()
+        self.server_state.connections.add(self)
+        self.server_state.make_room(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self not in self.server_state.connections:
+            self.arrived(transport)
         super().connection_made(transport)
         self._wait()
-        self.server_state.make_room(self)
 
     def data_received(self, data: bytes) -> None:
         if not self.waits and self._taken():
@@ -124,7 +137,7 @@ class HttpConnection(H11Protocol):
         return self.cycle is not None and self.cycle.response_complete and not self._unread()
 
     def _unread(self) -> bool:
-        return self.transport.get_write_buffer_size() > 0
+        return self.transport.get_write_buffer_size() > 0 or self._socket.get_write_buffer_size() > 0
 
     def _look(self) -> None:
         if self.waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
@@ -148,6 +161,33 @@ class HttpConnection(H11Protocol):
         self._deadline = self.loop.call_later(seconds, self._expire)
 
 
+class TlsConnection(FrugalTls):
+    """The TLS of an HTTP connection."""
+
+    def __init__(self, http: HttpConnection, context: ssl.SSLContext, admission: Admission) -> None:
+        super().__init__(
+            http.loop,
+            http,
+            context,
+            None,  # type: ignore[arg-type]  # nobody waits for the handshake
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_WITHIN_S,  # type: ignore[arg-type]  # typeshed forgets fractions
+            ssl_shutdown_timeout=CLOSED_WITHIN_S,
+        )
+        self._http, self._admission = http, admission
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self._admission.admits(host_of(transport.get_extra_info("peername")[0]), self._http.loop.time()):
+            super().connection_made(transport)
+            self._http.arrived(transport)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._http.server_state.connections.discard(self._http)
+
+
 HANDED_IN = 3  # SD_LISTEN_FDS_START
 MOST_HANDED_IN = 8
 LAST_ANSWERS_S = 1
@@ -157,17 +197,18 @@ PENDING = 128
 class Serving:
     """The running API server. It accepts requests at once."""
 
-    def __init__(self, app: ASGIApp, listeners: list[socket.socket]) -> None:
+    def __init__(self, app: ASGIApp, listeners: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
         for listener in listeners:
             # Accepted sockets inherit this. asyncio sets it only for an explicit IPPROTO_TCP. Without it: 40 ms delay.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host, port = listeners[0].getsockname()[:2]
         self.endpoint = Endpoint(host, port)
+        self.url = f"{'http' if tls is None else 'https'}://{self.endpoint}"
         most = most_connections()
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=HttpConnection,
+                http=HttpConnection if tls is None else _over_tls(tls),
                 backlog=most // 4,  # asyncio accepts as many at once, before make_room can count the first
                 loop="asyncio",
                 ws="none",
@@ -190,6 +231,11 @@ class Serving:
         self._thread.join()
 
 
+def _over_tls(context: ssl.SSLContext) -> Any:
+    admission = Admission(Familiar(), time.monotonic())
+    return lambda *args, **named: TlsConnection(HttpConnection(*args, **named), context, admission)
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, crowd: Crowd) -> None:
         super().__init__(config)
@@ -202,7 +248,12 @@ class _Server(uvicorn.Server):
 
 
 def serve(app: ASGIApp, settings: Settings) -> Serving:
-    return Serving(app, listeners(settings))
+    """Raise CannotServe or TlsError."""
+    return Serving(app, listeners(settings), context_of(settings))
+
+
+def context_of(settings: Settings) -> ssl.SSLContext | None:
+    return None if settings.api_tls is None else server_context(settings.api_tls)
 
 
 def listeners(settings: Settings) -> list[socket.socket]:
@@ -243,8 +294,11 @@ def _checked(descriptor: int, settings: Settings) -> socket.socket:
         listener.detach()
         raise CannotServe(f"LISTEN_FDS is set: a listening TCP socket at file descriptor {descriptor} was expected")
     host = listener.getsockname()[0]
-    if settings.token_file is None and not is_loopback(host):
+    if None in (settings.token_file, settings.api_tls) and not is_loopback(host):
         listener.detach()
-        raise CannotServe(f"the inherited socket listens for other hosts at {host}: set controller.api.token_file")
+        raise CannotServe(
+            f"the inherited socket listens for other hosts at {host}: set controller.api.token_file and "
+            "controller.api.tls"
+        )
     listener.set_inheritable(False)
     return listener

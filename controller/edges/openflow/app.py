@@ -20,9 +20,10 @@ from controller.edges.openflow.framework import (
     ofp_event,
     ofproto,
 )
-from controller.edges.openflow.listener import Reception, server_context
+from controller.edges.openflow.listener import Reception
 from controller.edges.openflow.speaker import SwitchSession, packet_out
-from controller.model.settings import Endpoint, LocalSocket, Tls
+from controller.edges.trust.tls import server_context
+from controller.model.settings import Endpoint, LocalSocket, MutualTls
 from controller.protocol.switch_messages import (
     Advertise,
     Apply,
@@ -87,8 +88,8 @@ class Bicast(App):  # type: ignore[misc]
 class Wire:
     """The core's access to all switches."""
 
-    def __init__(self, listen: Endpoint | LocalSocket, tls: Tls | None, post: Post) -> None:
-        """`post` is called in the framework's threads and must not block. Raises FrameworkError."""
+    def __init__(self, listen: Endpoint | LocalSocket, tls: MutualTls | None, post: Post) -> None:
+        """`post` is called in the framework's threads and must not block. Raises FrameworkError and TlsError."""
         self._opened: Opened = {}
         self._reception = Reception(None if tls is None else server_context(tls))
         self._framework = Framework(listen, Bicast, self._reception.serve, post=post, opened=self._opened)

@@ -16,28 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.edges.openflow.connection import OPENING_S, Complaints, SwitchConnection, peer_of
-from controller.edges.openflow.errors import FrameworkError
 from controller.edges.openflow.framework import LOCAL, Fence, SwitchError, hub
-from controller.edges.state.files import readable
 from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
-from controller.model.settings import Tls
-
-
-def server_context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_cert_chain(readable(tls.certificate), readable(tls.key))
-    except OSError as error:
-        raise FrameworkError(
-            f"TLS certificate {tls.certificate} with key {tls.key}: {error}; expected a PEM certificate and its key"
-        ) from error
-    try:
-        context.load_verify_locations(readable(tls.ca))
-    except OSError as error:
-        raise FrameworkError(f"TLS authority {tls.ca}: {error}; expected PEM certificates") from error
-    return context
 
 
 class TlsSocket:

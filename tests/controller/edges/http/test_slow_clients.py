@@ -45,7 +45,7 @@ def _connected(endpoint: Endpoint) -> socket.socket:
     return socket.create_connection((endpoint.host, endpoint.port), timeout=60)
 
 
-def _until_closed(asking: socket.socket) -> bytes:
+def until_closed(asking: socket.socket) -> bytes:
     said = b""
     with suppress(ConnectionResetError):
         while part := asking.recv(65536):
@@ -57,7 +57,7 @@ def _until_closed(asking: socket.socket) -> bytes:
 def test_half_a_request_times_out(impatient: Serving, fake_core: FakeCore, half: bytes) -> None:
     with _connected(impatient.endpoint) as asking:
         asking.sendall(half)
-        assert _until_closed(asking) == b""
+        assert until_closed(asking) == b""
     assert fake_core.snapshot is START
 
 
@@ -87,7 +87,7 @@ def test_idle_connection_is_closed_after_an_answer(impatient: Serving, monkeypat
             while not asking.recv(65536).endswith(b'{"status":"ok"}'):
                 pass
             asking.sendall(more)
-            assert _until_closed(asking) == b""
+            assert until_closed(asking) == b""
 
 
 def test_answer_that_is_not_read_times_out(
@@ -100,7 +100,7 @@ def test_answer_that_is_not_read_times_out(
         with suppress(ConnectionResetError):
             asking.recv(1)
         until(lambda: not impatient._server.server_state.connections, "it is closed")
-        assert len(_until_closed(asking)) < LARGE
+        assert len(until_closed(asking)) < LARGE
 
 
 def test_unread_answers_do_not_block_other_clients(fake_core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_unread_answers_do_not_block_other_clients(fake_core: FakeCore, monkeypa
             with _connected(running.endpoint) as late:
                 late.sendall(WHOLE)
                 assert late.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert len(_until_closed(asking[0])) < LARGE // 3, "the oldest one was closed"
+        assert len(until_closed(asking[0])) < LARGE // 3, "the oldest one was closed"
         running.stop()
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from controller.edges.openflow.app import Wire
-from controller.model.settings import Endpoint, LocalSocket, Tls
+from controller.model.settings import Endpoint, LocalSocket, MutualTls
 from controller.program.diff import Change
 from controller.program.program import Installed
 from controller.protocol.switch_messages import (
@@ -34,7 +34,7 @@ ANY_PORT = Endpoint("127.0.0.1", 0)
 class WireRecorder:
     """A core without logic: it keeps the events of the wire and sends the orders of a test."""
 
-    def __init__(self, tls: Tls | None = None, listen: Endpoint | LocalSocket = ANY_PORT) -> None:
+    def __init__(self, tls: MutualTls | None = None, listen: Endpoint | LocalSocket = ANY_PORT) -> None:
         self._inbox: queue.SimpleQueue[SwitchEvent] = queue.SimpleQueue()
         self._put_back: list[SwitchEvent] = []
         self._ticket = 0

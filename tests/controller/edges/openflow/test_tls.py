@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,43 +14,16 @@ import pytest
 
 from controller.edges.openflow import connection, listener
 from controller.edges.openflow.connection import OPENING_S
-from controller.edges.openflow.errors import FrameworkError
-from controller.edges.openflow.listener import server_context
-from controller.model.settings import Tls
+from controller.edges.trust.tls import TlsError, server_context
+from controller.model.settings import MutualTls
 from controller.program.diff import AddFlow
 from controller.program.program import Flow, Output, Program, fields
+from tests.controller.edges.authority import Authority
 from tests.controller.edges.openflow.conftest import WireRecorder
 from tests.controller.edges.openflow.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.controller.edges.openflow.switches import Ovs
 
 TLS_1_2 = ssl.TLSVersion.TLSv1_2
-
-
-class Authority:
-    def __init__(self, directory: Path, name: str) -> None:
-        self._directory, self._name = directory, name
-        self.certificate = str(directory / f"{name}.pem")
-        self._key = str(directory / f"{name}.key")
-        self._openssl(
-            "req", "-x509", "-days", "2", "-subj", f"/CN={name}", "-out", self.certificate, *self._new(self._key)
-        )
-
-    def sign(self, name: str, *more: str) -> tuple[str, str]:
-        """Return a certificate, valid for further names if given, and its key."""
-        base = self._directory / f"{self._name}-{name}"
-        certificate, key = f"{base}.pem", f"{base}.key"
-        named = ["-addext", "subjectAltName=" + ",".join(f"DNS:{each}" for each in more)] if more else []
-        signing = ["-x509", "-CA", self.certificate, "-CAkey", self._key, "-days", "2"]
-        self._openssl("req", *signing, "-subj", f"/CN={name}", *named, "-out", certificate, *self._new(key))
-        return certificate, key
-
-    @staticmethod
-    def _new(key: str) -> list[str]:
-        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
-
-    @staticmethod
-    def _openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
 def dpid(number: int) -> str:
@@ -65,7 +37,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def secured(authority: Authority) -> Iterator[WireRecorder]:
-    made = WireRecorder(Tls(*authority.sign("controller"), authority.certificate))
+    made = WireRecorder(MutualTls(*authority.sign("controller"), authority.certificate))
     yield made
     made.wire.stop()
 
@@ -135,7 +107,7 @@ def test_switch_with_an_older_tls_is_refused(secured: WireRecorder, authority: A
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionError)), Peer(secured.wire.address, older):
         pass
-    assert server_context(Tls(*authority.sign("controller"), authority.certificate)).minimum_version >= TLS_1_2
+    assert server_context(MutualTls(*authority.sign("controller"), authority.certificate)).minimum_version >= TLS_1_2
 
 
 def test_certificate_copies_from_systemd_are_read(
@@ -145,8 +117,8 @@ def test_certificate_copies_from_systemd_are_read(
     names = {certificate: "controller.pem", key: "controller.key", authority.certificate: "ca.pem"}
     for file, name in names.items():
         (tmp_path / name).write_bytes(Path(file).read_bytes())
-    tls = Tls(*(f"/etc/bicast/no-such/{name}" for name in names.values()))
-    with pytest.raises(FrameworkError, match=r"/etc/bicast/no-such/controller\.pem"):
+    tls = MutualTls(*(f"/etc/bicast/no-such/{name}" for name in names.values()))
+    with pytest.raises(TlsError, match=r"/etc/bicast/no-such/controller\.pem"):
         server_context(tls)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert server_context(tls).cert_store_stats()["x509_ca"] == 1
