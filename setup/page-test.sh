@@ -17,4 +17,5 @@ if [[ ! -e build/$axe/package/axe.min.js ]]; then
 fi
 export BICAST_AXE=$PWD/build/$axe/package/axe.min.js
 .venv/bin/python -m lab.stage.isolate .venv/bin/python -m pytest "$@" tests/page
+cat results/page/cost.txt
 cp results/page/page.png docs/pictures/page.png

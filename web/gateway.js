@@ -11,8 +11,8 @@ import { FLOW_IDLE_MS } from "./state.js";
 import { ACTING, counted, rate, uplinkState } from "./words.js";
 
 const MOST_DRAWN = 10; // devices; beyond, one node for all with the same uplink and mode
-const NARROW = 640; // pixels; below, the picture runs from top to bottom
-const NODE = { width: 168, height: 46, gap: 14 };
+const NODE = { width: 176, height: 46, gap: 14 };
+const SHORTEST_LINE = 36; // pixels; if lines would be shorter, the picture runs from top to bottom
 
 export class Gateway extends Component {
   state = { width: 900 };
@@ -125,7 +125,7 @@ export function deviceState(device) {
 
 // placed gives nodes and lines their coordinates: layers from left to right, or from top to bottom where it is narrow.
 function placed(layers, width) {
-  const isNarrow = width < NARROW;
+  const isNarrow = width < layers.length * (NODE.width + SHORTEST_LINE) - SHORTEST_LINE;
   const across = Math.max(...layers.map((each) => each.length));
   const perRow = isNarrow ? Math.max(1, Math.floor(width / (NODE.width + NODE.gap))) : 1;
   const nodes = [];
@@ -214,7 +214,7 @@ function Node({ x, y, title, text, state, reason, device, isChosen, choose }) {
     <rect width=${NODE.width} height=${NODE.height} rx="8" />
     <text x="10" y="19" class="title">${fitted(title, STATES[state] ? 9 : 16)}</text>
     <text x=${NODE.width - 10} y="19" text-anchor="end" class="state">${STATES[state]}</text>
-    <text x="10" y="36">${fitted(text, 25)}</text>
+    <text x="10" y="36">${fitted(text, 27)}</text>
   </g>`;
 }
 
