@@ -19,4 +19,5 @@ def test_the_router_loses_whole_frames() -> None:
             download(net.machine("client"), web.offer("framed", 5_000_000).url)
         listed = net.machine("router").run("nft", "list", "table", "netdev", "loss_wifi").stdout
     packets, size_bytes = map(int, re.findall(r"counter packets (\d+) bytes (\d+)", listed)[0])
-    assert size_bytes > 2 * 1514 * packets
+    # No single packet is larger than 1514 bytes, so a mean above it is a frame of several.
+    assert size_bytes > 1514 * packets, listed
