@@ -2,21 +2,36 @@
 // Agents and relays: their state, enrolment and revocation, draining.
 
 import { Component, html } from "./preact.js";
-import { act, Said } from "./said.js";
+import { act, Said, undoable } from "./said.js";
+import { request } from "./session.js";
 import { counted } from "./words.js";
 
 export class Agents extends Component {
   state = { name: "", said: undefined, invited: undefined };
 
-  enrol = async (event) => {
+  submit = (event) => {
     event.preventDefault();
-    const answer = await act("POST", ["agents", this.state.name, "token"], {});
-    this.setState({ said: answer, invited: answer.token === undefined ? undefined : answer });
+    this.enrol(this.state.name, {});
   };
 
+  async enrol(name, asked) {
+    const answer = await act("POST", ["agents", name, "token"], asked);
+    if (answer.token === undefined) return this.setState({ said: answer, invited: undefined });
+    const said = { done: [`${name} may join once.`], failed: [] };
+    this.setState({ said: undoable(said, () => this.withdraw(name)), invited: answer });
+  }
+
+  async withdraw(name) {
+    this.setState({ said: await act("DELETE", ["agents", name, "token"]), invited: undefined });
+  }
+
+  // A revoked certificate stays revoked, so the way back is a new one, for the same role.
   async revoke(name) {
     if (!confirm(`Revoke the agent ${name}? It must be enrolled again to return.`)) return;
-    this.setState({ said: await act("DELETE", ["agents", name]), invited: undefined });
+    const known = (await request("GET", ["agents"]).catch(() => [])).find((each) => each.name === name);
+    const said = await act("DELETE", ["agents", name]);
+    const again = () => this.enrol(name, { role: known?.role, terminal: known?.terminal });
+    this.setState({ said: undoable(said, again, "Enrol again"), invited: undefined });
   }
 
   render({ network, mayOperate }, { name, said, invited }) {
@@ -34,7 +49,7 @@ export class Agents extends Component {
         )}
       </ul>
       ${mayOperate &&
-      html`<form class="search" onSubmit=${this.enrol}>
+      html`<form class="search" onSubmit=${this.submit}>
         <label>Enrol <input required placeholder="name of an agent" value=${name} onInput=${(event) => this.setState({ name: event.target.value })} /></label>
         <button>Make a token</button>
       </form>`}
@@ -48,10 +63,13 @@ export class Agents extends Component {
   }
 }
 
+const MODULE = 4; // pixels; a fraction would make modules of different sizes, which scanners misread
+
 // Code draws a QR code; it is dark on light in any colour scheme, as scanners expect.
 function Code({ rows }) {
+  const size = rows.length * MODULE;
   const modules = rows.flatMap((row, y) => [...row].map((module, x) => (module === "1" ? `M${x},${y}h1v1h-1z` : "")));
-  return html`<svg class="code" viewBox=${`0 0 ${rows.length} ${rows.length}`} role="img" aria-label="the same line as a QR code">
+  return html`<svg class="code" width=${size} height=${size} viewBox=${`0 0 ${rows.length} ${rows.length}`} role="img" aria-label="the same line as a QR code">
     <rect width=${rows.length} height=${rows.length} />
     <path d=${modules.join("")} />
   </svg>`;
@@ -61,7 +79,8 @@ export class Relays extends Component {
   state = { said: undefined };
 
   async drain(name, draining) {
-    this.setState({ said: await act("PUT", ["relays", name, "draining"], { draining }) });
+    const said = await act("PUT", ["relays", name, "draining"], { draining });
+    this.setState({ said: undoable(said, () => this.drain(name, !draining)) });
   }
 
   render({ network, mayOperate }, { said }) {

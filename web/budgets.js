@@ -2,15 +2,25 @@
 // What copies have used of metered uplinks today.
 
 import { Component, html } from "./preact.js";
-import { act, Said } from "./said.js";
+import { act, Said, undoable } from "./said.js";
 import { megabytes } from "./words.js";
 
 export class Budgets extends Component {
   state = { said: undefined };
 
   async reset(uplink) {
-    this.setState({ said: await act("DELETE", ["gateways", this.props.gateway, "uplinks", uplink, "spent"]) });
+    const used = this.used(uplink);
+    const said = await act("DELETE", this.place(uplink));
+    this.setState({ said: undoable(said, () => this.restore(uplink, used)) });
   }
+
+  // restore counts what was used before the reset together with what has been used since.
+  async restore(uplink, used) {
+    this.setState({ said: await act("PUT", this.place(uplink), { copied_bytes: used + this.used(uplink) }) });
+  }
+
+  place = (uplink) => ["gateways", this.props.gateway, "uplinks", uplink, "spent"];
+  used = (uplink) => this.props.uplinks[uplink].budget?.copied_bytes ?? 0;
 
   render({ uplinks, mayOperate }, { said }) {
     const metered = Object.entries(uplinks).filter(([, each]) => each.budget !== undefined);

@@ -2,9 +2,9 @@
 // One device: its mode and active uplink with their controls, its paths and caps, and why.
 
 import { Component, html } from "./preact.js";
-import { act, Said } from "./said.js";
+import { act, Said, undoable } from "./said.js";
 import { request } from "./session.js";
-import { BY, MODES } from "./words.js";
+import { BY, MODES, counted } from "./words.js";
 
 const WHY_EVERY_MS = 2000;
 
@@ -29,23 +29,21 @@ export class Device extends Component {
     }
   };
 
-  // change sends one override, and keeps the opposite for Undo.
-  async change(what, value, undo) {
+  async change(what, key, value, before) {
     this.setState({ isBusy: true });
-    const body = what === "mode" ? { mode: value } : { uplink: value };
-    const said = await act("PUT", ["terminals", this.props.name, what], body);
-    this.setState({ said: { ...said, undo: said.done.length ? undo : undefined }, isBusy: false });
+    const said = await act("PUT", ["terminals", this.props.name, what], { [key]: value });
+    this.setState({ said: undoable(said, () => this.change(what, key, before, value)), isBusy: false });
     this.ask();
   }
 
   setMode(mode) {
     const { device } = this.props;
-    this.change("mode", mode, ["mode", device.overridden ? device.mode : "file"]);
+    this.change("mode", "mode", mode, device.overridden ? device.mode : "file");
   }
 
   setUplink(uplink) {
     const { device } = this.props;
-    this.change("active", uplink, ["active", device.active_by === "people" ? device.active_uplink : "auto"]);
+    this.change("active", "uplink", uplink, device.active_by === "people" ? device.active_uplink : "auto");
   }
 
   render({ name, device, network, mayOperate, close }, { said, why, isBusy }) {
@@ -73,9 +71,7 @@ export class Device extends Component {
         <button aria-pressed=${isAuto} title="policies choose" onClick=${() => this.setUplink("auto")}>auto</button>
         <p class="muted">${device.active_uplink}, ${BY[device.active_by]}</p>
       </fieldset>
-      <${Said} said=${said}>
-        ${said?.undo && html`<button disabled=${off} onClick=${() => this.change(...said.undo)}>Undo</button>`}
-      <//>
+      <${Said} said=${said} off=${off} />
 
       <h3>Paths</h3>
       <dl>
@@ -92,5 +88,5 @@ export class Device extends Component {
 
 function cap({ most_segments: most, held, connections }) {
   if (most === undefined) return "none";
-  return `${most} segments for ${connections} connections, ${held ? "held" : "not held"}`;
+  return `${counted(most, "segment")} for ${counted(connections, "connection")}, ${held ? "held" : "not held"}`;
 }

@@ -14,10 +14,15 @@ export async function act(method, path, body) {
   }
 }
 
-export function Said({ said, children }) {
+// undoable adds the action behind an Undo button, if something was done.
+export function undoable(said, undo, undoing = "Undo") {
+  return said.done.length ? { ...said, undo, undoing } : said;
+}
+
+export function Said({ said, off }) {
   return html`<div role="status">
     ${said?.done.map((each) => html`<p class="said">${each}</p>`)}
     ${said?.failed.map((each) => html`<p class="said alarm">${each}</p>`)}
-    ${said && children}
+    ${said?.undo && html`<button disabled=${off} onClick=${said.undo}>${said.undoing}</button>`}
   </div>`;
 }

@@ -172,21 +172,24 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
     return OverrideResult((done,), changed, 0), list(core.relays.tend(core.wanted, now))
 
 
-def budget_reset(core: Core, gateway: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Forget today's use of a budget. If UnknownUplink or Impossible is raised, nothing changes."""
+def budget_set(
+    core: Core, gateway: str, uplink: str, copied_bytes: int, now: float
+) -> tuple[OverrideResult, list[CoreEffect]]:
+    """Set today's use of a budget. If UnknownUplink or Impossible is raised, nothing changes."""
     site = site_of_uplink(core.config.sites, gateway, uplink)
     if core.budgets.account(site.home, uplink) is None:
         keys = "budget_bytes_per_day or max_share"
         raise Impossible(f"uplink {uplink} of {gateway} has no budget; gateway.yaml sets one with {keys}")
     was_barred = core.budgets.why(site.home, uplink)
-    before = core.budgets.reset(site.home, uplink)
+    before = core.budgets.correct(site.home, uplink, copied_bytes)
     effects = list(core.within_budgets(now))
     core.keep_spent(now)
-    used = f"{before.copied_bytes / 1e6:.1f} MB of {before.day}"
-    log.info("%s/%s: the budget of copies was reset on request: %s no longer count", site.home, uplink, used)
-    sentences = f"copies over {uplink} of {site.home} have used nothing today; {used} no longer count"
-    changed = before.copied_bytes > 0 or was_barred is not None
-    return OverrideResult((sentences,), changed, groups_modified(effects)), [*effects]
+    used = f"{copied_bytes / 1e6:.1f} MB" if copied_bytes else "nothing"
+    sentence = f"copies over {uplink} of {site.home} have used {used} today"
+    sentence += f", instead of {before.copied_bytes / 1e6:.1f} MB of {before.day}"
+    log.info("the budget was set on request: %s", sentence)
+    changed = before.copied_bytes != copied_bytes or was_barred is not None
+    return OverrideResult((sentence,), changed, groups_modified(effects)), [*effects]
 
 
 def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:

@@ -165,6 +165,9 @@ class Enroller(Protocol):
 
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited: ...
 
+    def withdraw(self, name: str) -> OverrideResult:
+        """Make an unused token invalid."""
+
     def revoke(self, name: str) -> OverrideResult: ...
 
     def enrolled(self) -> tuple[EnrolledView, ...]: ...
@@ -176,6 +179,9 @@ class NoAgents:
     """The Enroller without agents. It raises, because an empty list would look enrollable."""
 
     def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
+        raise _off()
+
+    def withdraw(self, name: str) -> OverrideResult:
         raise _off()
 
     def revoke(self, name: str) -> OverrideResult:

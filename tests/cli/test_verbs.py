@@ -279,7 +279,7 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
 
 def test_budget_reset_prints_the_result(api: str, fake_core: FakeCore, printed: Printed) -> None:
     assert printed("budget", "reset", "home/lte") == "copies over lte of home have used nothing today\n"
-    assert fake_core.budgets_reset == [("home", "lte")]
+    assert fake_core.budgets_set == [("home", "lte", 0)]
 
 
 @pytest.mark.parametrize(("uplink", "code"), [("lte", USAGE), ("home/", USAGE), ("home/dsl", REFUSED)])
@@ -288,7 +288,7 @@ def test_budget_reset_refuses_an_uplink_that_is_not_there(
 ) -> None:
     assert main(["budget", "reset", uplink]) == code
     assert _sentence(capsys)
-    assert not fake_core.budgets_reset
+    assert not fake_core.budgets_set
 
 
 @pytest.mark.parametrize(("verb", "method"), [("switch", "set_active"), ("mode", "set_mode")])

@@ -94,7 +94,9 @@ class Browser:
     def scanned(self, selector: str) -> str:
         """Return the text of a QR code, as a scanner reads it from the screen."""
         path = self._folder / "code.png"
-        self.await_shown(selector).screenshot(str(path))
+        code = self.await_shown(selector)
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", code)
+        code.screenshot(str(path))
         read = subprocess.run(["zbarimg", "--quiet", "--raw", path], stdout=subprocess.PIPE, text=True, check=True)
         return read.stdout.strip()
 

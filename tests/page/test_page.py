@@ -8,20 +8,49 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.laboratories.two_paths import Laboratory
-from lab.processes.agents import TERMINAL, AgentProcess
+from experiments.laboratories.two_paths import Laboratory, laboratory
+from lab.processes.agents import SETTINGS, TERMINAL, AgentProcess, agent
+from lab.traffic.streaming import streaming
 from tests.page.browser import DESKTOP, PHONE, Browser
+from tests.page.conftest import signed_in
 from tests.system.evidence import groups, until
-from topologies.paper import BRIDGE
+from topologies.paper import BRIDGE, SERVER
+
+pytestmark = pytest.mark.usefixtures("quiet_console")
+PACE = ("8000000", "cubic")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A client with Wi-Fi and LTE that uploads all the time."""
+    with laboratory(tmp_path_factory.mktemp("logs"), SETTINGS) as raised:
+        yield raised
+
+
+@pytest.fixture(scope="module")
+def speaker(lab: Laboratory) -> Iterator[AgentProcess]:
+    with (
+        agent(lab.controller, lab.client, TERMINAL, "terminal") as running,
+        streaming(lab.server, lab.client, SERVER, upload=True, pace=PACE) as stream,
+    ):
+        stream.await_flowing()
+        running.await_seeing()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(lab: Laboratory, speaker: AgentProcess) -> Iterator[Browser]:
+    """A browser that is signed in once, for all tests of the module."""
+    with signed_in(lab.controller) as one:
+        yield one
 
 
 @pytest.fixture(autouse=True)
-def quiet_console(browser: Browser) -> Iterator[None]:
-    """No test may leave an error in the console or send a request elsewhere."""
-    browser.complaints()
+def as_configured(lab: Laboratory) -> Iterator[None]:
+    """Take each test's overrides back."""
     yield
-    assert browser.complaints() == []
-    assert browser.elsewhere() == []
+    lab.controller.client.set_mode(TERMINAL, "file")
+    lab.controller.client.set_active(TERMINAL, "auto")
 
 
 def copying() -> bool:
@@ -98,6 +127,19 @@ def test_agent_is_enrolled_with_one_line(browser: Browser, lab: Laboratory) -> N
     browser.await_text("bicast-agent join", "section[aria-label=agents]")
     assert browser.scanned("svg.code") == browser.text("section[aria-label=agents] pre")
     assert "home" in [each["name"] for each in lab.controller.client.get("agents")]
+    browser.press("Undo", "section[aria-label=agents]")
+    browser.await_text("the token of home is withdrawn", "section[aria-label=agents]")
+    assert "home" not in [each["name"] for each in lab.controller.client.get("agents")]
+
+
+def test_revoked_agent_is_enrolled_again(browser: Browser, lab: Laboratory) -> None:
+    lab.controller.client.invite("home", "gateway")
+    with agent(lab.controller, None, "home", "gateway"):
+        browser.driver.execute_script("window.confirm = () => true")
+        browser.press("Revoke home", "section[aria-label=agents]")
+        browser.await_text("home is revoked; its stream", "section[aria-label=agents]")
+        browser.press("Enrol again", "section[aria-label=agents]")
+        browser.await_text("--name home --token", "section[aria-label=agents]")
 
 
 def test_refused_configuration_is_text_and_not_markup(browser: Browser, lab: Laboratory) -> None:
@@ -109,6 +151,11 @@ def test_refused_configuration_is_text_and_not_markup(browser: Browser, lab: Lab
     file.write_text(good)
     lab.controller.process.send_signal(signal.SIGHUP)
     browser.await_that(lambda: not browser.text("[role=alert]"), "the file is in force again")
+
+
+def spent(lab: Laboratory) -> int:
+    (gateway,) = lab.controller.client.get("status")["gateways"]
+    return int(next(each["budget"]["copied_bytes"] for each in gateway["uplinks"] if each["name"] == "lte"))
 
 
 def test_budget_is_shown_and_reset(browser: Browser, lab: Laboratory) -> None:
@@ -124,6 +171,10 @@ def test_budget_is_shown_and_reset(browser: Browser, lab: Laboratory) -> None:
     browser.await_text("copies over lte stop", "section[aria-label=events]")
     browser.press("Reset the budget of lte")
     browser.await_text("have used nothing today")
+    used = spent(lab)
+    browser.press("Undo", "main")
+    browser.await_text("MB today, instead of")
+    assert spent(lab) > used + 0.5e6, "what was used before the reset counts again"
     file.write_text(good)
     lab.controller.process.send_signal(signal.SIGHUP)
     browser.await_that(lambda: "stopped" not in browser.text(), "the budget is gone")

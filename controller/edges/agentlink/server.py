@@ -165,18 +165,33 @@ class Agents:
         log.info("created a token for agent %s (%s); it is single-use and valid for 15 minutes", name, bound)
         return Invited(name, invitation.token, invitation.until, str(self.join), bound.role, bound.terminal)
 
+    def withdraw(self, name: str) -> OverrideResult:
+        self._known(name)
+        try:
+            done = self._trust.ledger.withdraw(name)
+        except AgencyError as error:
+            raise Impossible(str(error)) from error
+        if not done:
+            return OverrideResult((f"{name} has no unused token",), False, 0)
+        log.info("the token of agent %s is withdrawn", name)
+        return OverrideResult((f"the token of {name} is withdrawn",), True, 0)
+
     def revoke(self, name: str) -> OverrideResult:
-        known = self._trust.ledger.entries()
-        if name not in known:
-            raise UnknownAgent(f"no agent is named {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+        known = self._known(name)
         since = self._trust.ledger.revoke(name)
-        if known[name].revoked_at == since:
+        if known.revoked_at == since:
             return OverrideResult((f"{name} is already revoked",), False, 0, self._saved(name))
         peer = self._sessions.here().get(name)
         self._ended(name)
         ended = f"; its stream, from {peer}, has ended" if peer else ""
         log.info("agent %s is revoked%s", name, ended)
         return OverrideResult((f"{name} is revoked{ended}",), True, 0, self._saved(name))
+
+    def _known(self, name: str) -> LedgerEntry:
+        known = self._trust.ledger.entries()
+        if name not in known:
+            raise UnknownAgent(f"no agent is named {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+        return known[name]
 
     def _saved(self, name: str) -> tuple[str, ...]:
         """Save, with retries. Return why it is not saved yet."""

@@ -53,9 +53,20 @@ class ActiveUplinkRequest(BaseModel):
     uplink: StrictStr
 
 
+def _whole(value: object) -> object:
+    """Return 443 for 443.0: JSON has one number type."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class SpentRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    copied_bytes: Annotated[int, Field(strict=True, ge=0, le=10**15), BeforeValidator(_whole)]
+
+
 def add_overrides(app: FastAPI, writer: Writer) -> None:
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
     of_one = described({404: "no such terminal"}, wrong)
+    of_budget = {404: "no such gateway or uplink", 409: "the uplink has no budget"}
 
     @app.put(
         "/api/v1/mode",
@@ -102,10 +113,18 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
     @app.delete(
         "/api/v1/gateways/{name}/uplinks/{uplink}/spent",
         summary="Reset the bytes that copies have used of an uplink's budget, for example after a wrong date",
-        responses=described({404: "no such gateway or uplink", 409: "the uplink has no budget"}),
+        responses=described(of_budget),
     )
     def reset_budget(name: str, uplink: str) -> OverrideResult:
-        return writer.reset_budget(name, uplink)
+        return writer.set_budget(name, uplink, 0)
+
+    @app.put(
+        "/api/v1/gateways/{name}/uplinks/{uplink}/spent",
+        summary="Set the bytes that copies have used of an uplink's budget today, for example to undo a reset",
+        responses=described(of_budget, wrong),
+    )
+    def set_budget(name: str, uplink: str, wish: SpentRequest) -> OverrideResult:
+        return writer.set_budget(name, uplink, wish.copied_bytes)
 
     def _one(name: str) -> str:
         if name == EVERYBODY:
@@ -149,12 +168,6 @@ def add_paths(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> N
 
 
 # Relays
-
-
-def _whole(value: object) -> object:
-    """Return 443 for 443.0: JSON has one number type."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
 
 Port = Annotated[int, Field(strict=True, ge=1, le=65535), BeforeValidator(_whole)]
 
@@ -345,6 +358,14 @@ def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
     )
     def invite(name: str, wish: TokenRequest) -> Invitation:
         return _invitation(enroller.invite(name, wish.role, wish.terminal))
+
+    @app.delete(
+        "/api/v1/agents/{name}/token",
+        summary="Withdraw an agent's unused token; its certificate stays valid",
+        responses=described({404: "no such agent", 409: "impossible"}),
+    )
+    def withdraw(name: str) -> OverrideResult:
+        return enroller.withdraw(name)
 
     @app.delete(
         "/api/v1/agents/{name}",

@@ -213,8 +213,12 @@ class Service:
     def set_active(self, terminal: str, uplink: str) -> OverrideResult:
         return self._override(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
 
-    def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
-        return self._ask(lambda: self._stored(*overrides.budget_reset(self._core, gateway, uplink, time.monotonic())))
+    def set_budget(self, gateway: str, uplink: str, copied_bytes: int) -> OverrideResult:
+        def correct() -> OverrideResult:
+            now = time.monotonic()
+            return self._stored(*overrides.budget_set(self._core, gateway, uplink, copied_bytes, now))
+
+        return self._ask(correct)
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Probe both directions of a path at once, for the snapshot.

@@ -218,6 +218,15 @@ class Ledger:
             self._keep(name, replace(entry, tokens=(*spent, token)))
             return token.until
 
+    def withdraw(self, name: str) -> bool:
+        """Forget an unused token. Return whether there was one."""
+        with self._lock:
+            entry = self._entries[name]
+            used = tuple(each for each in entry.tokens if each.used_at is not None)
+            if used != entry.tokens:
+                self._keep(name, replace(entry, tokens=used))
+            return used != entry.tokens
+
     def redeem(self, name: str, secret: str, issue: Callable[[Binding], Issued]) -> None:
         """Save the certificate from `issue` and use the token up. If `issue` raises, the token stays valid."""
         with self._lock:
@@ -298,6 +307,8 @@ class Ledger:
 
     def _keep(self, name: str, entry: LedgerEntry) -> None:
         entries = {**self._entries, name: entry}
+        if entry == LedgerEntry():
+            del entries[name]
         replace_file(self._path, written_entries(entries))
         self._saved = True
         self._put(entries)

@@ -65,11 +65,11 @@ class Budgets:
                 reading = CounterReading(f"{site.dpid:016x}/{tables[uplink].table}", copied, carried)
                 self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
 
-    def reset(self, home: str, uplink: str) -> Spent:
-        """Return the use before the reset. Raise KeyError without an account."""
+    def correct(self, home: str, uplink: str, copied_bytes: int) -> Spent:
+        """Return the use before the correction. Raise KeyError without an account."""
         account = self._accounts[home, uplink]
         assert self._moment is not None, "accounts are opened once the time is known"
-        self._accounts[home, uplink] = budget.reset(account, self._moment)
+        self._accounts[home, uplink] = budget.corrected(account, self._moment, copied_bytes)
         return account.spent
 
     # Limits

@@ -102,9 +102,10 @@ def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
     return _share_checked(replace(account, spent=spent), moment.at)
 
 
-def reset(account: Account, moment: Moment) -> Account:
-    """Return the account with nothing used today. Counters stay as last read, so that nothing is counted twice."""
-    return Account(account.limits, Spent(moment.day, counted=account.spent.counted), carried=account.carried)
+def corrected(account: Account, moment: Moment, copied_bytes: int) -> Account:
+    """Return the account with this use today. Counters stay as last read, so that nothing is counted twice."""
+    spent = Spent(moment.day, copied_bytes, counted=account.spent.counted)
+    return Account(account.limits, spent, carried=account.carried)
 
 
 def barred(account: Account, moment: Moment) -> str | None:

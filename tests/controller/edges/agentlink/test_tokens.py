@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from controller.edges.trust import ledger
+from controller.protocol.enrolment import UnknownAgent
 from controller.protocol.requests import Impossible
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus, new_key, request
 from tests.controller.edges.agentlink.fake_controller import FakeController, Log, refused
@@ -47,6 +48,21 @@ def test_token_is_valid_once(fake_controller: FakeController, log: Log) -> None:
     assert replayed.code is UNAUTHENTICATED and "was already used" in replayed.said
     assert "`bicast enroll phone` makes a new one" in replayed.said
     assert "'phone'" in refused(fake_controller, log, "token_used")
+
+
+def test_withdrawn_token_is_refused_and_the_certificate_stays(fake_controller: FakeController) -> None:
+    agents = fake_controller.agents
+    token = agents.invite("phone").token
+    assert agents.withdraw("phone").changed and not agents.enrolled(), "nobody is left of whom nothing is known"
+    assert "unknown" in refusal(fake_controller, "phone", token).said
+    with pytest.raises(UnknownAgent, match="there are: none"):
+        agents.withdraw("phone")
+    identity = fake_controller.join("phone", agents.invite("phone").token)
+    assert isinstance(identity, Identity) and not agents.withdraw("phone").changed
+    agents.invite("phone")
+    assert agents.withdraw("phone").changed
+    assert [(each.token_until, each.revoked_at) for each in agents.enrolled()] == [(None, None)]
+    assert agents.enrolled()[0].certificate_until is not None
 
 
 def test_token_is_valid_after_an_interrupted_join(fake_controller: FakeController) -> None:

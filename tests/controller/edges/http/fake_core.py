@@ -332,7 +332,7 @@ class FakeCore:
         self.silent = False
         self.links: list[float | None] = []  # rates given with probes
         self.relays: dict[str, RelayOverride] = {}  # overrides
-        self.budgets_reset: list[tuple[str, str]] = []  # gateway and uplink
+        self.budgets_set: list[tuple[str, str, int]] = []  # gateway, uplink and bytes
 
     def read(self) -> shown.Snapshot:
         self._answer()
@@ -369,14 +369,15 @@ class FakeCore:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
 
-    def reset_budget(self, gateway: str, uplink: str) -> OverrideResult:
+    def set_budget(self, gateway: str, uplink: str, copied_bytes: int) -> OverrideResult:
         with self._one_at_a_time:
             self._answer()
             there = {one.name: one for one in self.snapshot.gateways}
             if gateway not in there or uplink not in [one.name for one in there[gateway].uplinks]:
                 raise UnknownUplink(f"no gateway {gateway!r} has an uplink named {uplink!r}")
-            self.budgets_reset.append((gateway, uplink))
-            return OverrideResult((f"copies over {uplink} of {gateway} have used nothing today",), True, 2)
+            self.budgets_set.append((gateway, uplink, copied_bytes))
+            used = f"{copied_bytes} bytes" if copied_bytes else "nothing"
+            return OverrideResult((f"copies over {uplink} of {gateway} have used {used} today",), True, 2)
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """The result is available at the next read."""

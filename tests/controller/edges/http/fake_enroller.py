@@ -40,16 +40,28 @@ class FakeEnroller:
             bound = of_agent(name, role or Role.TERMINAL, terminal)
             return Invited(name, "secret.pin", 1_700_000_900.0, self.join, bound.role, bound.terminal)
 
+    def withdraw(self, name: str) -> OverrideResult:
+        with self._one_at_a_time:
+            before = self._known(name)
+            if before.token_until is None:
+                return OverrideResult((f"{name} has no unused token",), False, 0)
+            self.known[name] = replace(before, token_until=None)
+            return OverrideResult((f"the token of {name} is withdrawn",), True, 0)
+
     def revoke(self, name: str) -> OverrideResult:
         with self._one_at_a_time:
-            if name not in self.known:
-                raise UnknownAgent(f"no agent is named {name!r}; there are: laptop, phone")
+            self._known(name)
             if self.known[name].revoked_at is not None:
                 return OverrideResult((f"{name} is already revoked",), False, 0)
             self.known[name] = replace(
                 self.known[name], standing=EnrolmentState.REVOKED, peer=None, revoked_at=1_700_000_001.0
             )
             return OverrideResult((f"{name} is revoked",), True, 0)
+
+    def _known(self, name: str) -> EnrolledView:
+        if name not in self.known:
+            raise UnknownAgent(f"no agent is named {name!r}; there are: laptop, phone")
+        return self.known[name]
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
         return tuple(self.known[name] for name in sorted(self.known))

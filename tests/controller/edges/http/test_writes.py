@@ -9,7 +9,7 @@ import pytest
 from controller.protocol.requests import Impossible, OverrideResult
 from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import RELAYED, START, FakeCore
-from tests.controller.edges.http.fake_enroller import FakeEnroller
+from tests.controller.edges.http.fake_enroller import PHONE, FakeEnroller
 
 
 def test_mode_of_all_is_set_only_at_its_own_path(http: httpx.Client, fake_core: FakeCore) -> None:
@@ -43,8 +43,26 @@ def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, fake_core: F
     for _ in range(2):
         answer = http.delete("/api/v1/gateways/home/uplinks/lte/spent").json()
         assert answer["done"] == ["copies over lte of home have used nothing today"]
-    assert fake_core.budgets_reset == [("home", "lte")] * 2
+    assert fake_core.budgets_set == [("home", "lte", 0)] * 2
     assert "'dsl'" in problem(http.delete("/api/v1/gateways/home/uplinks/dsl/spent"), 404)["detail"]
+
+
+def test_a_budget_reset_can_be_undone(http: httpx.Client, fake_core: FakeCore) -> None:
+    place = "/api/v1/gateways/home/uplinks/lte/spent"
+    assert http.put(place, json={"copied_bytes": 7}).json()["done"] == [
+        "copies over lte of home have used 7 bytes today"
+    ]
+    for wrong in (-1, 10**15 + 1, True, "7", 7.5):
+        problem(http.put(place, json={"copied_bytes": wrong}), 422)
+    assert fake_core.budgets_set == [("home", "lte", 7)]
+
+
+def test_a_token_is_withdrawn_and_the_agent_stays(http: httpx.Client, fake_enroller: FakeEnroller) -> None:
+    place = "/api/v1/agents/phone/token"
+    http.post(place, json={})
+    assert [http.delete(place).json()["changed"] for _ in range(2)] == [True, False]
+    assert fake_enroller.known["phone"] == PHONE
+    problem(http.delete("/api/v1/agents/nobody/token"), 404)
 
 
 @pytest.mark.parametrize(

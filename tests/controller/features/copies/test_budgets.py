@@ -207,24 +207,35 @@ def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFix
     scene.lives(2)
     assert scene.leaves() == {"wifi"} and "until the clock is past 2035-11-16" in scene.budget_reason()
     with caplog.at_level("INFO"):
-        answer, effects = overrides.budget_reset(scene.core, "home", "lte", scene.now)
+        answer, effects = overrides.budget_set(scene.core, "home", "lte", 0, scene.now)
     scene.carry(effects)
     scene.lives(2)
     assert scene.leaves() == {"wifi", "lte"} and answer.changed and answer.messages > 0
-    assert "home/lte: the budget of copies was reset" in caplog.text
+    assert "the budget was set on request: copies over lte of home have used nothing today" in caplog.text
     scene.restart()
     scene.lives(2)
     assert scene.leaves() == {"wifi", "lte"}, "a restart does not restore the old count"
 
 
+def test_budget_reset_is_undone() -> None:
+    scene = MeteredUplink()
+    scene.lives(40, packets=30)
+    assert scene.leaves() == {"wifi"}
+    for copied_bytes, used_uplinks in ((0, {"wifi", "lte"}), (BUDGET, {"wifi"})):
+        answer, effects = overrides.budget_set(scene.core, "home", "lte", copied_bytes, scene.now)
+        scene.carry(effects)
+        scene.lives(2)
+        assert scene.leaves() == used_uplinks and answer.changed
+
+
 def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
     core = MeteredUplink().core
     with pytest.raises(UnknownUplink, match="no gateway is named 'shed'; there are: home"):
-        overrides.budget_reset(core, "shed", "lte", 0.0)
+        overrides.budget_set(core, "shed", "lte", 0, 0.0)
     with pytest.raises(UnknownUplink, match="home has no uplink named 'dsl'; it has: wifi, lte"):
-        overrides.budget_reset(core, "home", "dsl", 0.0)
+        overrides.budget_set(core, "home", "dsl", 0, 0.0)
     with pytest.raises(Impossible, match="uplink wifi of home has no budget"):
-        overrides.budget_reset(core, "home", "wifi", 0.0)
+        overrides.budget_set(core, "home", "wifi", 0, 0.0)
 
 
 def test_copies_above_their_share_pause() -> None:

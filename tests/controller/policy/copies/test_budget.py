@@ -21,9 +21,9 @@ from controller.policy.copies.budget import (
     CounterReading,
     Moment,
     barred,
+    corrected,
     counted,
     opened,
-    reset,
 )
 
 MB = 1_000_000
@@ -103,7 +103,7 @@ def test_reset_ends_the_bar_of_a_wrong_date_without_ntp() -> None:
     account = counted(opened(A_DAY, None, ahead), reading(0, 0), ahead)
     account = counted(account, reading(101 * MB, 400 * MB), ahead)
     assert "until the clock is past 2035-11-16" in (barred(account, at(0)) or "")
-    account = reset(account, at(0))
+    account = corrected(account, at(0), 0)
     assert barred(account, at(0)) is None
     account = counted(account, reading(150 * MB, 500 * MB), at(1))
     assert account.spent.day == "2026-11-22"
@@ -113,7 +113,7 @@ def test_reset_ends_the_bar_of_a_wrong_date_without_ntp() -> None:
 def test_reset_ends_the_bar_of_a_share() -> None:
     account = after_readings(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
     assert barred(account, at(10))
-    assert barred(reset(account, at(10)), at(10)) is None
+    assert barred(corrected(account, at(10), 0), at(10)) is None
 
 
 def test_copies_above_their_share_pause_a_minute_with_figures() -> None:
