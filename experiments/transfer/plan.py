@@ -87,15 +87,14 @@ def quick() -> Plan:
 
 
 def full() -> Plan:
-    """Return the paper's grid once, then repetitions in its setting, then the other settings."""
+    """Return the paper's grid once, then repetitions in its setting, then the other settings in turns."""
     grid = tuple(sorted(paper002.seconds("plain"), key=lambda cell: cell[::-1]))
     ends = tuple(sorted({*CORNERS, *DIAGONAL}, key=lambda cell: cell[::-1]))
     tasks = list(_round(PAPER, grid, 1))
     for number in range(2, PAPER_REPEATS + 1):
         tasks += _round(PAPER, ends, number)
-    for setting in (FRAMES, *SETTINGS[1:], RELAY, LAPTOP):
-        for number in range(1, REPEATS + 1):
-            tasks += _round(setting, DIAGONAL if setting.frames_lost else CORNERS, number)
+    for number, setting in product(range(1, REPEATS + 1), (FRAMES, *SETTINGS[1:], RELAY, LAPTOP)):
+        tasks += _round(setting, DIAGONAL if setting.frames_lost else CORNERS, number)
     return Plan("full", paper002.BYTES, tuple(tasks))
 
 
