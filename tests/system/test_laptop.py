@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.processes.controller import OPENFLOW, controlled
 from lab.stage.stage import raised
-from lab.traffic.web import web_server
+from lab.traffic.web import WebServer, web_server
 from tests.system.conftest import PAPER, GatewayLab
 from tests.system.evidence import arrivals, pings, until
 from tests.system.test_paper_lab import BYTES, LTE_SIDE, WIFI_SIDE, plain_download
@@ -21,17 +21,21 @@ def test_a_laptop_copies_by_its_own_bridge_and_receives_once(tmp_path: Path) -> 
         web_server(net.machine("server"), SERVER) as web,
     ):
         controller.await_steady()
-        laptop, file = GatewayLab(net, controller), web.offer("small", BYTES)
-        for source in (WIFI_SIDE, LTE_SIDE):
-            told = pings(net.machine("client"), source, SERVER)
-            assert ", 0% packet loss" in told
-            assert "DUP" not in told, "Linux must not take a reply from the uplink beside Open vSwitch"
-        with arrivals(net.machine("router"), "wifi", "lte") as router:
-            plain_download(laptop, file, WIFI_SIDE)
-            seen = router.since()
+        copies_and_receives_once(GatewayLab(net, controller), web)
 
-            def even() -> bool:
-                seen.update(router.since())
-                return seen["wifi", "tcp"] == seen["lte", "tcp"] > 20
 
-            until(even, "both uplinks carried each packet")
+def copies_and_receives_once(laptop: GatewayLab, web: WebServer) -> None:
+    net, file = laptop.net, web.offer("small", BYTES)
+    for source in (WIFI_SIDE, LTE_SIDE):
+        told = pings(net.machine("client"), source, SERVER)
+        assert ", 0% packet loss" in told
+        assert "DUP" not in told, "Linux must not take a reply from the uplink beside Open vSwitch"
+    with arrivals(net.machine("router"), "wifi", "lte") as router:
+        plain_download(laptop, file, WIFI_SIDE)
+        seen = router.since()
+
+        def even() -> bool:
+            seen.update(router.since())
+            return seen["wifi", "tcp"] == seen["lte", "tcp"] > 20
+
+        until(even, "both uplinks carried each packet")
