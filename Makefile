@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test page-test licences results reference pictures clean
+.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test page-test vagrant-test licences results reference pictures clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make packages Debian packages of the controller and the agent, in build/packages'
 	@echo 'make packages-test runs, upgrades and purges them under systemd in clean roots of Debian and Ubuntu'
 	@echo 'make page-test uses the page in a browser, against a laboratory with real traffic; screenshots in results/page'
+	@echo 'make vagrant-test provisions the machines of the Vagrantfile in QEMU and enrols their agents, half an hour'
 	@echo 'make licences the licence of every dependency'
 	@echo 'make results docs/results.md and its picture, from the rows in docs/results'
 	@echo 'make reference docs/reference/cli.md and metrics.md, from the code'
@@ -80,6 +81,9 @@ packages-test: setup
 
 page-test: setup
 	@$(die_with_make) setup/page-test.sh
+
+vagrant-test: setup
+	@$(die_with_make) setup/vagrant-test.sh
 
 licences: setup
 	@.venv/bin/python setup/licences.py

@@ -3,7 +3,7 @@
 # The gateway: its ports named as gateway.yaml names them, the bridge made of them, and the controller as a service.
 # This tree is where the service runs from.
 #
-#   gateway.sh GATEWAY.yaml MAC,PORT ...
+#   gateway.sh GATEWAY.yaml ADDRESS-FOR-AGENTS/PREFIX MAC,PORT ...
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 . ./common.sh
@@ -11,8 +11,10 @@ tree=$(readlink -f ../..)
 
 ../packages.sh ../packages/gateway.txt
 (cd "$tree" && setup/venv.sh .venv requirements.txt constraints.txt)
-file=$(readlink -f "$tree/$1")
-shift
+file=/run/bicast-gateway.yaml
+at=${2%/*}
+printf 'controller: {agents: {listen: "%s:8655", join: "%s:8656"}}\n' "$at" "$at" | cat - "$tree/$1" >"$file"
+shift 2
 for port in "$@"; do
     IFS=, read -r mac wish <<<"$port"
     # For the next boot, and at once.

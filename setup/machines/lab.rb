@@ -61,6 +61,11 @@ module Lab
       Port.new(network: "lan", gateway: router.last.address.split("/").first, **symbols(@beyond.fetch("server")))
     end
 
+    # The machine's port in the network of the controller and its agents.
+    def control(machine)
+      Port.new(network: "control", **symbols(@beyond.fetch("control").fetch(machine)))
+    end
+
     # Where the router sends what is for the terminals: the subflow subnet of each uplink by that uplink.
     def routes
       @site.fetch("subnets").values.flat_map do |subnet|

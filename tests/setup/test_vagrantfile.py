@@ -64,6 +64,8 @@ def test_the_four_machines_are_cabled_as_in_table_2() -> None:
             mac = ":".join(re.findall("..", network["mac"].lower()))
             assert network["virtualbox__intnet"] == network["libvirt__network_name"]
             ends.setdefault(network["virtualbox__intnet"], set()).add((name, mac))
+    agents = ends.pop("bicast-control")
+    assert {name for name, _ in agents} == {"ovs", "client", "server"}, "the controller and the agents"
     assert {frozenset(each) for each in ends.values()} == cables()
 
 
