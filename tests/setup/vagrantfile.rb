@@ -46,8 +46,8 @@ class Machine
     @provisions[name] = options
   end
 
-  def synced_folder(_from, to, **)
-    @folders << to
+  def synced_folder(_from, to, rsync__exclude: [], **)
+    @folders << {to: to, without: rsync__exclude}
   end
 end
 

@@ -19,7 +19,6 @@ from tests.setup.place import TREE
 from tests.setup.test_vagrantfile import machines as vagrantfile
 
 ROUTER = "router"
-KEPT_OUT = (".git/", ".vagrant/", ".venv/", ".venv-ryu/", "results/")  # as the Vagrantfile's shared folder
 BOOTED_WITHIN_S, PROVISIONED_WITHIN_S = 600, 1500
 STAND_IN = Path(__file__).with_name("script-template")
 
@@ -62,11 +61,11 @@ class Machine:
             *("vagrant@127.0.0.1", command),
         ]
 
-    def run(self, command: str, given: str | None = None, within_s: float = PROVISIONED_WITHIN_S) -> str:
-        words = self.ssh(command)
+    def run(self, command: str, given: str | None = None) -> str:
         done = subprocess.run(
-            words, input=given, capture_output=True, text=True, timeout=within_s, check=False, errors="replace"
-        )
+            self.ssh(command), input=given, capture_output=True, text=True, errors="replace",
+            timeout=PROVISIONED_WITHIN_S, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, f"{self.name}: {command}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -77,10 +76,11 @@ class Machine:
             time.sleep(1)
 
     def share_the_tree(self) -> None:
-        self.run("sudo install -d -o vagrant /opt/bicast")
+        (folder,) = self._described["folders"]
+        self.run(f"sudo install -d -o vagrant {folder['to']}")
         *ssh, host, _ = self.ssh("")
-        words = ["rsync", "--archive", "--delete", *(f"--exclude={each}" for each in (*KEPT_OUT, ".vm/", ".go/"))]
-        subprocess.run([*words, "-e", shlex.join(ssh), f"{TREE}/", f"{host}:/opt/bicast"], check=True)
+        words = ["rsync", "--archive", "--delete", *(f"--exclude={each}" for each in folder["without"])]
+        subprocess.run([*words, "-e", shlex.join(ssh), f"{TREE}/", f"{host}:{folder['to']}"], check=True)
 
     def become_vyos(self) -> None:
         self.run("sudo apt-get install --quiet=2 tcpdump")  # VyOS has it

@@ -100,6 +100,10 @@ class LedgerEntry:
     revoked_at: float | None = None
     tokens: tuple[Token, ...] = ()  # only the last may be unused
 
+    @property
+    def used_tokens(self) -> tuple[Token, ...]:
+        return tuple(each for each in self.tokens if each.used_at is not None)
+
 
 Entries = dict[str, LedgerEntry]
 
@@ -222,7 +226,7 @@ class Ledger:
         """Forget an unused token. Return whether there was one."""
         with self._lock:
             entry = self._entries[name]
-            used = tuple(each for each in entry.tokens if each.used_at is not None)
+            used = entry.used_tokens
             if used != entry.tokens:
                 self._keep(name, replace(entry, tokens=used))
             return used != entry.tokens
@@ -249,9 +253,9 @@ class Ledger:
         """Return the time. The caller calls `save` next."""
         with self._lock:
             entry = self._entries[name]
-            if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
+            spent = entry.used_tokens
+            if entry.revoked_at is not None and spent == entry.tokens:
                 return entry.revoked_at
-            spent = tuple(each for each in entry.tokens if each.used_at is not None)
             now = min(max(self._clock(), 0.0), LATEST_S)  # a revocation holds even if the clock is wrong
             self._put({**self._entries, name: LedgerEntry((), now, spent)})
             self._saved = False
