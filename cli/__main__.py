@@ -86,6 +86,7 @@ exit codes:
 environment:
   BICAST_API    address of the controller's API, such as 127.0.0.1:8653 or https://gateway.home:8653 (--api)
   BICAST_CA     certificate of the API, or of its authority (--ca)
+  BICAST_SITE   this machine's site of gateway.yaml (--site)
   BICAST_TOKEN  the API's token (--token-file); root and the group bicast need none on the controller's machine
 """
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 # named alike by Debian and Ubuntu
 PACKAGE_OF = {
@@ -17,6 +18,7 @@ PACKAGE_OF = {
     "openssl": "openssl",
     "ovs-vsctl": "openvswitch-switch",
     "ss": "iproute2",
+    "sysctl": "procps",
     "tc": "iproute2",
 }
 LONGEST_S = 30
@@ -62,6 +64,12 @@ def succeeds(command: tuple[str, ...]) -> bool:
     except HostError:
         return False
     return True
+
+
+def sysctl(name: str) -> str | None:
+    """Return the value; None: the kernel lacks it. Separate parts with slashes, as interface names may have dots."""
+    path = Path("/proc/sys", name if "/" in name else name.replace(".", "/"))
+    return path.read_text().strip() if path.exists() else None
 
 
 def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:

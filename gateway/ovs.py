@@ -15,6 +15,7 @@ from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
 UNDERLAY = "bicast-underlay"
+SYSCTLS = "bicast-sysctls"
 
 SOCKET_LINK = "bicast.sock"  # in OVS's directory: a link to the controller's socket
 
@@ -39,6 +40,7 @@ class SeenPort:
     error: str
     offloads_taken: tuple[str, ...]  # turned off by bicast
     underlay_taken: tuple[str, ...]  # a tunnel's outer device, and offloads turned off there
+    sysctls_taken: tuple[str, ...]  # set by bicast for the exit, each with its value before
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def _port(row: Row) -> SeenPort:
         error=_text(row["error"]),
         offloads_taken=tuple(_map(row["external_ids"]).get(OFFLOADS, "").split()),
         underlay_taken=tuple(_map(row["external_ids"]).get(UNDERLAY, "").split()),
+        sysctls_taken=tuple(_map(row["external_ids"]).get(SYSCTLS, "").split()),
     )
 
 

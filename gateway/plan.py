@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 from controller.model.config import Datapath, Site
 from controller.model.settings import Endpoint, LocalSocket, Settings
-from gateway import ports, sending
+from gateway import internet_exit, ports, sending
 from gateway.host import ovs_vsctl
 from gateway.ovs import MADE, SOCKET_LINK, SeenBridge, SeenController, SeenOvs, socket_link
 from gateway.ports import UNMADE
@@ -55,7 +55,9 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -
         (
             *_tls(files, seen.ovs),
             *_bridge(site, bridge),
+            *internet_exit.pair(site, seen.links),
             *ports.steps(site, bridge, seen),
+            *internet_exit.steps(site, bridge, seen),
             *_socket(settings, seen.ovs),
             *_controller(site, settings, bridge),
             *_room(site, seen),
@@ -153,7 +155,8 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
 
 def _room(site: Site, seen: HostState) -> Iterator[Step]:
     """Yield the step for the send buffer. The socket exists after the first packet, so a port must exist."""
-    if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
+    there = {*seen.links, internet_exit.port_of(site)}
+    if site.datapath is not Datapath.NETDEV or there.isdisjoint(site.ports):
         return
     found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "no packet sent yet"
     wanted = f"{sending.ROOM_BYTES >> 10} KiB, so that packets queued on one uplink do not block the others"

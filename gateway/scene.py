@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 
 from controller.model.config import Config, Site
 from gateway import bridge, links, tls
@@ -50,9 +49,3 @@ class CheckContext:
         some = self.config is not None and self.sites != self.config.sites
         words = [word for site in self.sites for word in ("--site", site.name)] if some else []
         return shlex.join(["./bicast", "bridge", self.file or "FILE", *words])
-
-
-def sysctl(name: str) -> str | None:
-    """Return the value; None: the kernel lacks it. Separate parts with slashes, as interface names may have dots."""
-    path = Path("/proc/sys", name if "/" in name else name.replace(".", "/"))
-    return path.read_text().strip() if path.exists() else None

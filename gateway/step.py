@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from controller.model.traffic import Network
 from gateway.links import Link, Offloads
 from gateway.ovs import SeenOvs
 
@@ -37,11 +38,19 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenExit:
+    rules: str  # its nft table; "": there is none
+    routes: frozenset[Network]  # by the host's end of the pair
+    sysctls: Mapping[str, str]  # those that matter; "": not there
+
+
+@dataclass(frozen=True, slots=True)
 class HostState:
     ovs: SeenOvs
     links: Mapping[str, Link]
     offloads: Mapping[str, Offloads]  # of netdev ports, and of tunnels' outer devices
     room_bytes: int | None  # send buffer of a netdev datapath; None: no socket
+    exits: Mapping[str, SeenExit] = field(default_factory=dict)  # by site, where this host is the exit
 
 
 @dataclass(frozen=True, slots=True)

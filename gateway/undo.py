@@ -6,19 +6,20 @@ from __future__ import annotations
 from collections.abc import Set
 
 from controller.model.config import Site
+from gateway import internet_exit
 from gateway.host import ovs_vsctl
-from gateway.ovs import SeenOvs
-from gateway.step import BridgePlan, Refusal, Step
+from gateway.step import BridgePlan, HostState, Refusal, Step
 
 
-def removal(site: Site, seen: SeenOvs, going: Set[str]) -> BridgePlan:
-    bridge = seen.bridge(site.bridge)
+def removal(site: Site, seen: HostState, going: Set[str]) -> BridgePlan:
+    ovs, bridge = seen.ovs, seen.ovs.bridge(site.bridge)
+    steps = list(internet_exit.removal(site, bridge, seen))
     if bridge is None:
-        return BridgePlan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
+        return BridgePlan(site.name, (*steps, Step(f"bridge {site.bridge}", "absent", "absent")))
     if not bridge.made:
         sentence = f"{bridge.name} was not created by bicast: to delete it, run ovs-vsctl del-br {bridge.name}"
         return BridgePlan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
-    steps = [Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),))]
+    steps.append(Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),)))
     for port in bridge.ports:
         if port.offloads_taken:
             command = ("ethtool", "-K", port.name, *(word for each in port.offloads_taken for word in (each, "on")))
@@ -27,6 +28,6 @@ def removal(site: Site, seen: SeenOvs, going: Set[str]) -> BridgePlan:
             device, *taken = port.underlay_taken
             command = ("ethtool", "-K", device, *(word for each in taken for word in (each, "on")))
             steps.append(Step(f"{device} merging", "off", " ".join(taken), (command,)))
-    if seen.tls and seen.tls.made and not any(other.made for other in seen.bridges if other.name not in going):
-        steps.append(Step("switch TLS", seen.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
+    if ovs.tls and ovs.tls.made and not any(other.made for other in ovs.bridges if other.name not in going):
+        steps.append(Step("switch TLS", ovs.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
     return BridgePlan(site.name, tuple(steps))

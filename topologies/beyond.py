@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two sites of twin.py, and the internet behind the far site's bridge host.
 
-    client ── br-home ══ wifi, lte ══ br-far ── ve-far ═ ve-beyond ─ world ─ eth0 ───── web
+    client ── br-home ══ wifi, lte ══ br-far ── ve-far ═ ve-far-h ── world ─ eth0 ───── web
                                         │      .98.0.1    .98.0.2          203.0.113.9  .77
                                       server
 
-ve-far is a port of br-far from the start. Until somebody makes its device in the world's root namespace
-(docs/how-to/far-site.md), nothing gets to the internet. web has no route to either site, so clients need NAT. IPv6: the
+ve-far is a port of br-far from the start. Until `bicast bridge` makes its device in the world's root namespace, nothing
+gets to the internet. web has no route to either site, so clients need NAT. IPv6: the
 client is fd00:110::3 in Wi-Fi's subnet, the internet gateway fd00:98::2, web 2001:db8:77::77.
 
     mn --custom topologies/beyond.py --topo beyond
@@ -36,7 +36,8 @@ class BeyondTopo(TwinTopo):
         client["addresses"]["wifi"] = [*client["addresses"]["wifi"], f"{SIXTH}/64"]
         client["routes"] = [*client["routes"], Route("default", "fd00:110::2")]
         outside = {"eth0": ["203.0.113.9/24", "2001:db8:77::9/64"]}
-        self.addHost("world", cls=Machine, inNamespace=False, addresses=outside)
+        onward = [Route("default", WEB), Route("default", WEB6)]
+        self.addHost("world", cls=Machine, inNamespace=False, addresses=outside, routes=onward)
         self.addHost("web", cls=Machine, addresses={"lan": [f"{WEB}/24", f"{WEB6}/64"]})
         self.join("world", "web", "eth0", "lan")
 

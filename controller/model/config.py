@@ -78,6 +78,13 @@ class Subnet:
         return any(Family.of(own) is Family.of(address) and address in own.network for own in self.gateways)
 
 
+class Exit(StrEnum):
+    """The router to the internet."""
+
+    MACHINE = "true"  # another machine, behind the port
+    HOST = "host"  # the bridge's own; `bicast bridge` makes the port
+
+
 @dataclass(frozen=True, slots=True)
 class TerminalAddress:
     address: Address
@@ -95,7 +102,7 @@ class Terminal:
     default_uplink: str
     access_point: str | None
     modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; others follow `mode`
-    exit: bool = False  # a router to the internet for the peer site's terminals
+    exit: Exit | None = None  # set: a router to the internet for the peer site's terminals
     relayed: bool = False  # its TCP is intercepted
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from controller.model.config import Datapath
 from gateway.finding import Finding, State, judged
-from gateway.scene import CheckContext, sysctl
+from gateway.host import sysctl
+from gateway.scene import CheckContext
 
 STRICT = "1"
 NOT_STRICT = "0 or 2: with 1 the kernel silently drops a copy that arrives from the other side"

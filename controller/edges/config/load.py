@@ -35,6 +35,7 @@ from controller.model.config import (
     ConfigError,
     CopyWindow,
     Datapath,
+    Exit,
     Mode,
     Site,
     Subnet,
@@ -103,6 +104,7 @@ MOST_SUBNETS = 250
 MOST_TERMINALS = 250
 LONGEST_WINDOW_MS = 10_000
 COPIES = CopyWindow(floor_ms=200, ceiling_ms=1000)
+EXITS: dict[str, Exit | None] = {"false": None, **{each.value: each for each in Exit}}
 MOST_ADDRESSES = MOST_UPLINKS * len(Family)  # one in the subnet of each uplink
 
 
@@ -327,7 +329,7 @@ def _terminal(
         default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
         access_point=keys.maybe("access_point", lambda at: at.choice(access_points), None),
         modes=keys.maybe("modes", lambda at: modes_of(at, classes), ()),
-        exit=keys.maybe("exit", Node.yes_or_no, False),
+        exit=keys.maybe("exit", lambda at: at.choice(EXITS), None),
         relayed=keys.maybe("relayed", Node.yes_or_no, False),
     )
 

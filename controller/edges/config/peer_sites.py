@@ -9,8 +9,10 @@ from dataclasses import replace
 from controller.edges.config.classes import MOST_FLOWS, flows_of, too_many
 from controller.edges.config.document import Node
 from controller.edges.config.reach import reaching_peer
+from controller.edges.config.relaying import LONGEST_PORT
 from controller.edges.config.uplinks import unlimited_at
-from controller.model.config import ConfigError, Mode, Returned, Site
+from controller.model.config import ConfigError, Exit, Mode, Returned, Site, Terminal
+from controller.model.relaying import HOST_END
 from controller.model.traffic import Family
 
 
@@ -78,13 +80,29 @@ def _exit_in_place(site: Site, place: Node) -> None:
         at = f"{place.where}.terminals.{terminal.name}"
         if site.peer_of is None:
             expected = "false: only a site with `mirrors` can have an exit"
-            raise ConfigError(place.file, f"{at}.exit", "true", expected)
+            raise ConfigError(place.file, f"{at}.exit", str(terminal.exit), expected)
         if terminal is not exits[0]:
-            raise ConfigError(place.file, f"{at}.exit", "true", f"false: {exits[0].name} is the exit of this site")
+            expected = f"false: {exits[0].name} is the exit of this site"
+            raise ConfigError(place.file, f"{at}.exit", str(terminal.exit), expected)
         families = [Family.of(inside.address) for inside in terminal.addresses]
         if len(set(families)) != len(families):
             found = ", ".join(str(inside.address) for inside in terminal.addresses)
             raise ConfigError(place.file, f"{at}.addresses", found, "one address of each family: this is the exit")
+        if terminal.exit is Exit.HOST:
+            _check_pair(site, terminal, place.file, f"{at}.addresses")
+
+
+def _check_pair(site: Site, terminal: Terminal, file: str, where: str) -> None:
+    """Raise ConfigError unless the host's exit has a port for itself, whose other end can be named after it."""
+    ports = {inside.port for inside in terminal.addresses}
+    others = [each.name for each in site.terminals if each is not terminal for at in each.addresses if at.port in ports]
+    (first, *more) = sorted(ports)
+    if more or others or len(first) > LONGEST_PORT or f"{first}{HOST_END}" in site.ports:
+        expected = (
+            f"one port of at most {LONGEST_PORT} characters for the host alone: `bicast bridge` makes it, "
+            f"and the host's end is called NAME{HOST_END}"
+        )
+        raise ConfigError(file, where, ", ".join(sorted(ports)), expected)
 
 
 def without_copies(sites: Iterable[Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
