@@ -30,7 +30,7 @@ VERBS = {
     "events": ("cli.records", "list what happened, newest first"),
     "audit": ("cli.records", "list who changed what, newest first"),
     "caps": ("cli.caps", "list the terminals of each access point with their window limits"),
-    "budget": ("cli.budget", "reset the bytes that copies have used on a metered uplink today"),
+    "budget": ("cli.budget", "reset what a metered uplink has used of its budget"),
     "measure": ("cli.measure", "probe an uplink now and print its bandwidth"),
     "relay": ("cli.relay", "manage the relays that carry terminals' connections"),
     "enroll": ("cli.agents", "print the token with which an agent joins"),
@@ -64,7 +64,7 @@ examples, in the order of a first day:
   ./bicast events phone                 what happened to it, newest first
   ./bicast audit                        who changed what
   ./bicast caps                         terminals of each access point, with their window limits
-  ./bicast budget reset home/lte        after a wrong date: start lte's budget of today again
+  ./bicast budget reset home/lte        lte has used nothing of its budget, as when a bill begins
   ./bicast measure lte                  bandwidth of lte between two sites, in both directions
   ./bicast enroll phone                 print the command that makes a host an agent
   ./bicast relay add tokyo 203.0.113.9  print the command that makes a host a relay

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`budget`: reset today's bytes of copies on a metered uplink."""
+"""`budget`: reset what a metered uplink has used."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from cli.client import add_options, api_client
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "budget",
-        help="reset the bytes that copies have used on a metered uplink today",
-        description="Reset the bytes that copies have used on an uplink with budget_bytes_per_day "
-        "or max_share. `./bicast status` shows them.",
+        help="reset what a metered uplink has used of its budget",
+        description="Reset what an uplink with `budget` or `max_share` has used. `./bicast status` shows it.",
     )
     verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     reset = verbs.add_parser(
         "reset",
-        help="set the bytes that copies have used today to 0",
-        description="Set the bytes that copies have used on an uplink today to 0. Use it when the controller "
-        "counted a day while its clock was wrong: otherwise copies wait until that date has passed, unless NTP sets "
-        "the clock. The controller writes each reset to its log.",
+        help="set what the uplink has used to 0",
+        description="Set what an uplink has used of its budget to 0. Use it when your provider's month begins, or when "
+        "the controller counted while its clock was wrong: otherwise copies wait until that date has passed, unless "
+        "NTP sets the clock. The controller writes each reset to its log.",
     )
     reset.add_argument("uplink", metavar="GATEWAY/UPLINK", help="a gateway of gateway.yaml, and one of its uplinks")
     reset.add_argument("--json", action="store_true", help="print the API's answer")

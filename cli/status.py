@@ -157,13 +157,13 @@ def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     paid = [(gateway["name"], one) for gateway in status["gateways"] for one in gateway["uplinks"] if one["budget"]]
     if paid:
-        yield ("COPIES OVER", "GATEWAY", "MB TODAY", "OF", "SHARE", "OF")
+        yield ("BUDGET OF", "GATEWAY", "MB USED", "OF", "PER", "COPIES", "OF")
     for gateway, uplink in paid:
         one = uplink["budget"]
-        most = one["budget_bytes_per_day"]
-        day = (f"{one['copied_bytes'] / 1e6:.1f}", "-" if most is None else f"{most / 1e6:.1f}")
+        most = one["budget_bytes"]
+        used = (f"{one['used_bytes'] / 1e6:.1f}", "-" if most is None else f"{most / 1e6:.1f}", one["period"])
         share = (f"{one['share']:.0%}", "-" if one["max_share"] is None else f"{one['max_share']:.0%}")
-        yield (uplink["name"], gateway, *day, *share)
+        yield (uplink["name"], gateway, *used, *share)
 
 
 def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -73,6 +73,8 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
             yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['reason']}"
         if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
             yield f"{name}: {uplink['name']}: no copies are sent over it: {uplink['budget']['barred']}"
+        if uplink["budget"] is not None and uplink["budget"]["nearly"] is not None:
+            yield f"{name}: {uplink['name']}: its budget is {uplink['budget']['nearly']}"
     for port, reason in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
         yield f"{name}: {port}: senders do not learn the longest packet size: {reason}"
     for conflict in gateway["conflicts"]:

@@ -23,7 +23,7 @@ modes:
           which and why. A class follows the decision for its terminal
   file    removes the override: gateway.yaml applies, and a class without a mode there follows its terminal;
           overrides of a terminal's classes stay when the terminal's own override is removed
-No mode copies more than `budget_bytes_per_day` and `max_share` of an uplink in the file allow.
+No mode copies more than `budget` and `max_share` of an uplink in the file allow.
 """
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What copies have used of metered uplinks today.
+// What metered uplinks have used of their budgets.
 
 import { Component, html } from "./preact.js";
 import { act, Said, undoable } from "./said.js";
@@ -16,11 +16,11 @@ export class Budgets extends Component {
 
   // restore counts what was used before the reset together with what has been used since.
   async restore(uplink, used) {
-    this.setState({ said: await act("PUT", this.place(uplink), { copied_bytes: used + this.used(uplink) }) });
+    this.setState({ said: await act("PUT", this.place(uplink), { bytes: used + this.used(uplink) }) });
   }
 
-  place = (uplink) => ["gateways", this.props.gateway, "uplinks", uplink, "spent"];
-  used = (uplink) => this.props.uplinks[uplink].budget?.copied_bytes ?? 0;
+  place = (uplink) => ["gateways", this.props.gateway, "uplinks", uplink, "used"];
+  used = (uplink) => this.props.uplinks[uplink].budget?.used_bytes ?? 0;
 
   render({ uplinks, mayOperate }, { said }) {
     const metered = Object.entries(uplinks).filter(([, each]) => each.budget !== undefined);
@@ -28,7 +28,8 @@ export class Budgets extends Component {
     return html`<ul class="plain" aria-label="budgets">
         ${metered.map(
           ([uplink, { budget }]) => html`<li key=${uplink}>
-            <strong>${uplink}</strong> copies: ${used(budget)}${budget.barred && html`, <span class="lossy">stopped: ${budget.barred}</span>`}
+            <strong>${uplink}</strong>: ${used(budget)}${budget.nearly && html`, <span class="lossy">nearly used up</span>`}
+            ${budget.barred && html`, <span class="lossy">copies stopped: ${budget.barred}</span>`}
             ${mayOperate && html` <button aria-label=${`Reset the budget of ${uplink}`} onClick=${() => this.reset(uplink)}>Reset</button>`}
           </li>`,
         )}
@@ -37,7 +38,7 @@ export class Budgets extends Component {
   }
 }
 
-function used({ copied_bytes: copied, bytes_per_day: most, share, max_share: mostShare }) {
-  const today = `${megabytes(copied)}${most === undefined ? "" : ` of ${megabytes(most)}`} today`;
-  return mostShare === undefined ? today : `${today}, ${Math.round(share * 100)} % of ${Math.round(mostShare * 100)} % of the traffic`;
+function used({ used_bytes: bytes, budget_bytes: most, period, share, max_share: mostShare }) {
+  const used = `${megabytes(bytes)}${most === undefined ? "" : ` of ${megabytes(most)}`} this ${period}`;
+  return mostShare === undefined ? used : `${used}, copies ${Math.round(share * 100)} % of ${Math.round(mostShare * 100)} % of the traffic`;
 }

@@ -103,7 +103,7 @@ def groups_modified(effects: Iterable[Effect]) -> int:
     return sum(isinstance(change, ModifyGroup) for order in orders for change in order.changes)
 
 
-SPENT_KEPT_EVERY_S = 60.0
+USED_KEPT_EVERY_S = 60.0
 CoreEffect = Effect | AgentEffect | Estimate
 
 
@@ -121,7 +121,7 @@ class Core:
         self.peer_sites = PeerSites(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.peer_sites.as_copied, config.sites), self._tickets, now)
         self.steering = SteeringManager(config, wanted, self._tickets, now)
-        self.budgets = Budgets(config, wanted.spent)
+        self.budgets = Budgets(config, wanted.used)
         self.copying = CopiesManager(self.steering, self.peer_sites, self.budgets, wanted)
         self.probing = ProbingManager(config, self._tickets, measured or {}, self.steering.speaker, self._way_of)
         self.caps = CapsManager(
@@ -264,6 +264,7 @@ class Core:
                 self.steering.resulted(whole, now)
             case FailoverFired():
                 yield from self._steer(self.steering.fired(whole, self.wanted, now), now)
+        self.budgets.on_event(event)
         self.caps.on_event(event, now)
         yield from self.probing.on_event(event, now)
         yield from self.relays.on_event(event, self.wanted, now)
@@ -341,26 +342,26 @@ class Core:
             self.moves.owe(self.config.dpids(self.steering.steered[name].site), entry)
 
     def set_time(self, moment: Moment, now: float) -> None:
-        """Update the clock of the budgets, which are per day. Called once a second."""
+        """Update the clock of the budgets, which are per day or month. Called once a second."""
         self.budgets.set_time(moment)
-        if now - self._kept_at >= SPENT_KEPT_EVERY_S:
-            self.keep_spent(now)
+        if now - self._kept_at >= USED_KEPT_EVERY_S:
+            self.keep_used(now)
 
-    def keep_spent(self, now: float) -> None:
+    def keep_used(self, now: float) -> None:
         """Save the use of budgets.
 
         After a restart the switches' counters supply the rest, unless a switch restarts too.
         """
         self._kept_at = now
-        if self.budgets.spent != self.wanted.spent:
-            self.wanted = replace(self.wanted, spent=self.budgets.spent)
+        if self.budgets.used != self.wanted.used:
+            self.wanted = replace(self.wanted, used=self.budgets.used)
 
     def within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
         """Apply budgets. A changed meter restarts its counter, so it changes only right after the switch was read."""
         before, barred = self.wanted, self.budgets.barred
         if barred != before.barred:
             self.wanted = replace(before, barred=barred)
-            self.keep_spent(now)
+            self.keep_used(now)
             self._apply_copy_decisions(self.copying.bounded(before, self.wanted, now), now)
         for switch in self.switches.values():
             rates = self.budgets.rates(switch.site.home)
@@ -368,7 +369,7 @@ class Core:
             if (may_change and rates != switch.rates) or barred != before.barred:
                 if may_change and rates != switch.rates:
                     switch.rates = rates
-                    self.keep_spent(now)
+                    self.keep_used(now)
                 yield from switch.settle(self.wanted, now)
 
     def _follow(self, now: float) -> Iterator[Effect]:

@@ -172,23 +172,22 @@ def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResul
     return OverrideResult((done,), changed, 0), list(core.relays.tend(core.wanted, now))
 
 
-def budget_set(
-    core: Core, gateway: str, uplink: str, copied_bytes: int, now: float
+def used_set(
+    core: Core, gateway: str, uplink: str, used_bytes: int, now: float
 ) -> tuple[OverrideResult, list[CoreEffect]]:
-    """Set today's use of a budget. If UnknownUplink or Impossible is raised, nothing changes."""
+    """Set what an uplink has carried of its budget. If UnknownUplink or Impossible is raised, nothing changes."""
     site = site_of_uplink(core.config.sites, gateway, uplink)
     if core.budgets.account(site.home, uplink) is None:
-        keys = "budget_bytes_per_day or max_share"
-        raise Impossible(f"uplink {uplink} of {gateway} has no budget; gateway.yaml sets one with {keys}")
+        raise Impossible(f"uplink {uplink} of {gateway} has no budget; gateway.yaml sets one with budget or max_share")
     was_barred = core.budgets.why(site.home, uplink)
-    before = core.budgets.correct(site.home, uplink, copied_bytes)
+    before = core.budgets.correct(site.home, uplink, used_bytes)
     effects = list(core.within_budgets(now))
-    core.keep_spent(now)
-    used = f"{copied_bytes / 1e6:.1f} MB" if copied_bytes else "nothing"
-    sentence = f"copies over {uplink} of {site.home} have used {used} today"
-    sentence += f", instead of {before.copied_bytes / 1e6:.1f} MB of {before.day}"
+    core.keep_used(now)
+    used = f"{used_bytes / 1e6:.1f} MB" if used_bytes else "nothing"
+    sentence = f"{uplink} of {site.home} has used {used} of its budget"
+    sentence += f", instead of {before.bytes / 1e6:.1f} MB of {before.period}"
     log.info("the budget was set on request: %s", sentence)
-    changed = before.copied_bytes != copied_bytes or was_barred is not None
+    changed = before.bytes != used_bytes or was_barred is not None
     return OverrideResult((sentence,), changed, groups_modified(effects)), [*effects]
 
 

@@ -68,13 +68,20 @@ class CopyCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """The bytes of copies on an uplink with a budget."""
+class Used:
+    """The bytes that an uplink has carried in the period of its budget.
 
-    day: str
-    copied_bytes: int = 0
-    used_up: int | None = None  # budget that is used up until the day ends; a larger budget is not
-    counted: Mapping[str, CopyCounter] = field(default_factory=dict)  # last reading, by switch and table
+    Each counter counts the whole link, and some see more of it than others or are away for a time: the largest holds.
+    """
+
+    period: str  # 2026-11-22, or 2026-11
+    by_counter: Mapping[str, int] = field(default_factory=dict)  # switches, and the interface below a tunnel
+    used_up: int | None = None  # budget that is used up until the period ends; a larger budget is not
+    read: Mapping[str, int] = field(default_factory=dict)  # each counter as last read
+
+    @property
+    def bytes(self) -> int:
+        return max(self.by_counter.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class Wanted:
     decided: Mapping[str, str] = field(default_factory=dict)  # uplinks chosen by policies
     once: frozenset[str] = frozenset()  # sites that eliminate duplicates; their peers copy `bicast_once`
     copies: Mapping[str, bool] = field(default_factory=dict)  # in mode auto; a missing one means copies
-    spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, for uplinks with a budget
+    used: Mapping[str, Used] = field(default_factory=dict)  # by home and uplink, for uplinks with limits
     barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks barred from copies
     relays: Mapping[str, RelayOverride] = field(default_factory=dict)  # by name
 

@@ -30,12 +30,38 @@ class Tunnel:
     vni: int  # both ends', unique in this file
 
 
+class Period(StrEnum):
+    """Calendar time that a budget is for."""
+
+    DAY = "day"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes that an uplink may carry, both ways together, before its copies end."""
+
+    bytes: int
+    period: Period
+
+    @property
+    def bytes_per_day(self) -> int:
+        return self.bytes if self.period is Period.DAY else self.bytes // 30
+
+    def __str__(self) -> str:
+        unit, size = next((unit, size) for unit, size in UNITS.items() if self.bytes >= size)
+        return f"{self.bytes / size:.12g}{unit}/{self.period}"
+
+
+UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6}  # providers count in decimal units
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the bytes of copies on one uplink. None: no limit."""
+    """Limits of copies on one uplink. None: no limit."""
 
-    budget_bytes_per_day: int | None
-    max_share: float | None  # 0 to 1, of all that the site sends
+    budget: Budget | None
+    max_share: float | None  # 0 to 1, copies' part of all that the site sends
 
 
 UNLIMITED = Limits(None, None)

@@ -29,13 +29,13 @@ def through(site: Site) -> dict[str, Resubmit]:
 def flows(site: Site, wires: Mapping[str, Port]) -> Iterator[Flow]:
     for number, uplink in enumerate(site.uplinks):
         if uplink.limits != UNLIMITED and uplink.port in wires:
-            meter = METER_IDS[number] if uplink.limits.budget_bytes_per_day is not None else None
+            meter = METER_IDS[number] if uplink.limits.budget else None
             yield Flow(FIRST_COPIES + number, 1, fields(), (Output(wires[uplink.port].number),), meter=meter)
 
 
 def meters(site: Site, rates: Mapping[str, CopyRateLimit]) -> Iterator[Meter]:
     for number, uplink in enumerate(site.uplinks):
-        if uplink.limits.budget_bytes_per_day is not None:
+        if uplink.limits.budget:
             rate = rates.get(uplink.name, NEXT_TO_NOTHING)
             yield Meter(METER_IDS[number], rate.kbps, rate.burst_kbits)
 
@@ -49,7 +49,7 @@ def counted(site: Site, installed: Installed) -> dict[str, CopyCounter]:
     for number, uplink in enumerate(site.uplinks):
         offered = installed.flow_counters.get((FIRST_COPIES + number, 1, fields()))
         meter = installed.program.meters.get(METER_IDS[number])
-        if uplink.limits.budget_bytes_per_day is not None:
+        if uplink.limits.budget:
             if meter is not None and meter.meter_id in installed.meter_passed:
                 outer_bytes = installed.meter_packets.get(meter.meter_id, 0) * uplink.outer_bytes
                 found[uplink.name] = CopyCounter(installed.meter_passed[meter.meter_id] + outer_bytes, meter.rate_kbps)

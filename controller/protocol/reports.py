@@ -364,6 +364,13 @@ class AgentClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class InterfaceCounters:
+    name: str
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reported:
     session: int
     sequence: int
@@ -377,6 +384,7 @@ class Reported:
     health: tuple[PathHealth, ...] = ()
     relay: RelayReport | None = None  # None: no relay
     interception: InterceptionReport | None = None
+    interfaces: tuple[InterfaceCounters, ...] = ()  # of a gateway's host
     cut: bool = False  # there were more than MOST_SUBFLOWS
     confirmed: frozenset[SubflowKey] | None = None  # for a server's report: subflows that count; None: all
 

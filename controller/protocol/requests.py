@@ -97,8 +97,8 @@ class Writer(Protocol):
 
     def set_active(self, terminal: str, uplink: str) -> OverrideResult: ...
 
-    def set_budget(self, gateway: str, uplink: str, copied_bytes: int) -> OverrideResult:
-        """Set today's use of an uplink by copies."""
+    def set_used(self, gateway: str, uplink: str, used_bytes: int) -> OverrideResult:
+        """Set what an uplink has used of its budget."""
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Probe a path, for the readout of paths."""

@@ -13,7 +13,7 @@ from controller.features.peer_sites.manager import PeerSites
 from controller.features.relays import readout
 from controller.model.config import Site, Terminal
 from controller.model.known import Wanted, in_class
-from controller.model.uplink import Uplink
+from controller.model.uplink import Period, Uplink
 from controller.program.metering import through
 from controller.program.program import Bucket, Group, Output, PacketCounters, ToGroup
 from controller.program.readback import counting_ids
@@ -127,9 +127,10 @@ def _budget(site: Site, uplink: str, budgets: Budgets) -> BudgetView | None:
     account = budgets.account(site.name, uplink)
     if account is None:
         return None
-    used, limits = account.spent.copied_bytes, account.limits
-    why = budgets.why(site.name, uplink)
-    return BudgetView(used, limits.budget_bytes_per_day, account.share, limits.max_share, why)
+    budget, most_share = account.limits.budget, account.limits.max_share
+    barred, nearly = budgets.why(site.name, uplink), budgets.nearly(site.name, uplink)
+    most_bytes, period = (budget.bytes, budget.period) if budget else (None, Period.DAY)
+    return BudgetView(account.used.bytes, most_bytes, period, account.share, most_share, nearly, barred)
 
 
 def _fitting(site: Site, peer_sites: PeerSites) -> FittingView | None:

@@ -72,9 +72,10 @@ def _uplink(gateway: GatewayView, old: UplinkView, new: UplinkView) -> Iterator[
     if old.tunnel and new.tunnel and old.tunnel.up is not new.tunnel.up:
         state = "is up" if new.tunnel.up else f"is down: {new.tunnel.reason}"
         yield Event(f"the tunnel over {new.name} {state}", gateway.name, (new.name,))
-    barred = new.budget.barred if new.budget else None
-    if barred is not None and not (old.budget and old.budget.barred):
-        yield Event(f"copies over {new.name} stop: {barred}", gateway.name, (new.name,))
+    if new.budget and new.budget.nearly and not (old.budget and old.budget.nearly):
+        yield Event(f"the budget of {new.name} is {new.budget.nearly}", gateway.name, (new.name,))
+    if new.budget and new.budget.barred and not (old.budget and old.budget.barred):
+        yield Event(f"copies over {new.name} stop: {new.budget.barred}", gateway.name, (new.name,))
 
 
 def _terminals(before: Snapshot, after: Snapshot) -> Iterator[Event]:

@@ -71,10 +71,12 @@ def _uplink(uplink: UplinkView, troubles: list[str]) -> Plain:
 
 def _budget(budget: BudgetView) -> Plain:
     return _known(
-        copied_bytes=budget.copied_bytes,
-        bytes_per_day=budget.budget_bytes_per_day,
+        used_bytes=budget.used_bytes,
+        budget_bytes=budget.budget_bytes,
+        period=budget.period,
         share=round(budget.share, 3),
         max_share=budget.max_share,
+        nearly=budget.nearly,
         barred=budget.barred,
     )
 

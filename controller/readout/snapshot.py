@@ -16,6 +16,7 @@ from controller.features.relays.view import InterceptionView, RelayView
 from controller.features.steering.logbook import By
 from controller.model.config import Mode
 from controller.model.traffic import Address, Interface
+from controller.model.uplink import Period
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import GroupKind, PacketCounters, PortCounters
 from controller.protocol.reports import PathCopies, PathManager, Role, TunnelEnd
@@ -43,13 +44,15 @@ class TunnelView:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """The use of an uplink by copies, and its limits. A limit of None is no limit."""
+    """The use of an uplink with limits. A limit of None is no limit."""
 
-    copied_bytes: int  # today
-    budget_bytes_per_day: int | None
-    share: float  # of the bytes sent in the last minutes
+    used_bytes: int  # of the uplink in this period, by anybody
+    budget_bytes: int | None
+    period: Period
+    share: float  # of copies in the bytes sent in the last minutes
     max_share: float | None
-    barred: str | None
+    nearly: str | None  # the warning that the budget is nearly used up
+    barred: str | None  # why no copies are sent
 
 
 @dataclass(frozen=True, slots=True)

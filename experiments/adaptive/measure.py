@@ -105,7 +105,7 @@ def run_budget(budget_bytes: int, seconds: float, logs: Path) -> BudgetRun:
 @contextmanager
 def _laboratory(budget_bytes: int, logs: Path) -> Iterator[TwoPaths]:
     written = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    written["sites"]["home"]["uplinks"][BACKUP]["budget_bytes_per_day"] = budget_bytes
+    written["sites"]["home"]["uplinks"][BACKUP]["budget"] = f"{budget_bytes / 1e6:g}MB/day"
     with tempfile.TemporaryDirectory(prefix="budget-", dir=isolate.RUN_DIRECTORY) as place:
         file = Path(place) / FILE.name
         file.write_text(yaml.safe_dump(written), encoding="utf-8")

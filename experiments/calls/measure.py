@@ -55,7 +55,7 @@ def _laboratory_of(stage: StagePlan, logs: Path, stack: ExitStack) -> AbstractCo
     ground = NATTED if stage.tunnelled else TWIN
     if stage.metered:
         written = yaml.safe_load(ground.file.read_text(encoding="utf-8"))
-        written["sites"]["home"]["uplinks"][ACTIVE]["budget_bytes_per_day"] = 100_000_000
+        written["sites"]["home"]["uplinks"][ACTIVE]["budget"] = "100MB/day"
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="calls-", dir=isolate.RUN_DIRECTORY)))
         file = place / ground.file.name
         file.write_text(yaml.safe_dump(written), encoding="utf-8")

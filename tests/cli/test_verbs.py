@@ -203,7 +203,7 @@ def test_status_lists_tunnels_and_budgets_and_warns_of_them(api: str, fake_core:
     assert "! home: lte: no copies are sent over it: used up until 00:00" in warnings
     lines = [line.split() for line in told.splitlines()]
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
-    assert ["lte", "home", "99.9", "100.0", "12%", "25%"] in lines
+    assert ["lte", "home", "99.9", "100.0", "day", "12%", "25%"] in lines
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_why_shows_reasons_health_and_results_of_both_agents(api: str, capsys: C
 
 
 def test_budget_reset_prints_the_result(api: str, fake_core: FakeCore, printed: Printed) -> None:
-    assert printed("budget", "reset", "home/lte") == "copies over lte of home have used nothing today\n"
+    assert printed("budget", "reset", "home/lte") == "lte of home has used nothing of its budget\n"
     assert fake_core.budgets_set == [("home", "lte", 0)]
 
 

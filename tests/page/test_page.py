@@ -153,28 +153,26 @@ def test_refused_configuration_is_text_and_not_markup(browser: Browser, lab: Lab
     browser.await_that(lambda: not browser.text("[role=alert]"), "the file is in force again")
 
 
-def spent(lab: Laboratory) -> int:
+def used_by_lte(lab: Laboratory) -> int:
     (gateway,) = lab.controller.client.get("status")["gateways"]
-    return int(next(each["budget"]["copied_bytes"] for each in gateway["uplinks"] if each["name"] == "lte"))
+    return int(next(each["budget"]["used_bytes"] for each in gateway["uplinks"] if each["name"] == "lte"))
 
 
 def test_budget_is_shown_and_reset(browser: Browser, lab: Laboratory) -> None:
     lab.controller.client.set_active(TERMINAL, "wifi")  # so that what LTE carries is copies
     file = lab.controller.file
     good = file.read_text()
-    file.write_text(
-        good.replace("        port: gw-lte\n", "        port: gw-lte\n        budget_bytes_per_day: 2000000\n")
-    )
+    file.write_text(good.replace("        port: gw-lte\n", "        port: gw-lte\n        budget: 2MB/month\n"))
     lab.controller.process.send_signal(signal.SIGHUP)
-    browser.await_text("of 2.0 MB today", "[aria-label=budgets]")
+    browser.await_text("of 2.0 MB this month", "[aria-label=budgets]")
     browser.await_text("stopped", "[aria-label=budgets]")
     browser.await_text("copies over lte stop", "section[aria-label=events]")
     browser.press("Reset the budget of lte")
-    browser.await_text("have used nothing today")
-    used = spent(lab)
+    browser.await_text("has used nothing of its budget")
+    used = used_by_lte(lab)
     browser.press("Undo", "main")
-    browser.await_text("MB today, instead of")
-    assert spent(lab) > used + 0.5e6, "what was used before the reset counts again"
+    browser.await_text("MB of its budget, instead of")
+    assert used_by_lte(lab) > used + 0.5e6, "what was used before the reset counts again"
     file.write_text(good)
     lab.controller.process.send_signal(signal.SIGHUP)
     browser.await_that(lambda: "stopped" not in browser.text(), "the budget is gone")

@@ -29,6 +29,7 @@ from controller.protocol.reports import (
     FailoverFired,
     HealthWindow,
     InterceptionReport,
+    InterfaceCounters,
     Passing,
     PathCopies,
     PathHealth,
@@ -76,6 +77,7 @@ def breach(sentence: str) -> Refused:
 
 
 MOST_OF_A_KIND = 64  # paths, tunnels, ports
+MOST_INTERFACES = 1024
 MOST_PASSING = 4096  # at a gateway
 MOST_PORTS = 257  # ports without the window program: as many as one order names, and "all"
 
@@ -437,8 +439,14 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
         health=health(report.health),
         relay=relay_report(report.relay) if report.HasField("relay") else None,
         interception=interception_report(report.interception) if report.HasField("interception") else None,
+        interfaces=interfaces(report.interfaces) if role is Role.GATEWAY else (),
         cut=_is_cut(report.connections, connections),
     )
+
+
+def interfaces(reported: Sequence[pb.Interface]) -> tuple[InterfaceCounters, ...]:
+    some = reported[:MOST_INTERFACES]
+    return tuple(InterfaceCounters(one.name, one.bytes_sent, one.bytes_received) for one in some)
 
 
 def _connections(reported: Sequence[pb.Connection], most: int) -> Iterator[Connection]:

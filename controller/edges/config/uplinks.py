@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 
 from controller.edges.config.document import Mapped, Node
 from controller.model.config import AccessPoint, CapRule, CapTables, ConfigError, Site
 from controller.model.settings import Settings
 from controller.model.traffic import Address
-from controller.model.uplink import UNLIMITED, Limits, Measure, Tunnel, Uplink, UplinkKind
+from controller.model.uplink import UNITS, UNLIMITED, Budget, Limits, Measure, Period, Tunnel, Uplink, UplinkKind
 
 # Measurement of uplinks of kind ethernet and of access points
 #
@@ -94,18 +95,28 @@ def _own_addresses(site: Site) -> list[Address]:
 
 # Budgets of uplinks that are paid for by the byte
 
-OF_BUDGETS = ("budget_bytes_per_day", "max_share")
-LEAST_BYTES = 1_000_000  # less is probably meant in megabytes
+OF_BUDGETS = ("budget", "max_share")
 MOST_BYTES = 10**15
-A_BUDGET = "a whole number of bytes a day, from 1000000 (1 MB) to 10^15, such as 100000000 for 100 MB"
+A_BUDGET = "bytes per day or month, from 1MB to 1000TB, such as 2GB/month, 0.5GB/day or 100MB/day"
+BUDGET = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(MB|GB|TB)/(day|month)")
 SHARE = re.compile(r"0\.[0-9]{1,6}|1(\.0{1,6})?")
 
 
 def limits_of(keys: Mapped) -> Limits:
     return Limits(
-        keys.maybe("budget_bytes_per_day", lambda at: at.integer(LEAST_BYTES, MOST_BYTES, A_BUDGET), None),
+        keys.maybe("budget", _budget, None),
         keys.maybe("max_share", _share, None),
     )
+
+
+def _budget(place: Node) -> Budget:
+    found = BUDGET.fullmatch(place.text(A_BUDGET))
+    if not found:
+        raise place.wrong(A_BUDGET)
+    budget = Budget(round(Decimal(found[1]) * UNITS[found[2]]), Period(found[3]))
+    if not UNITS["MB"] <= budget.bytes <= MOST_BYTES:
+        raise place.wrong(A_BUDGET)
+    return budget
 
 
 def _share(place: Node) -> float:
@@ -119,8 +130,7 @@ def _share(place: Node) -> float:
 def unlimited_at(place: Node, limits: Limits, other: str) -> None:
     """Refuse limits at the mirroring site: its uplinks are the other ends of the same links, whose limits apply."""
     if limits != UNLIMITED:
-        written = OF_BUDGETS[0] if limits.budget_bytes_per_day is not None else OF_BUDGETS[1]
-        value = limits.budget_bytes_per_day if limits.budget_bytes_per_day is not None else limits.max_share
+        written, value = ("budget", str(limits.budget)) if limits.budget else ("max_share", limits.max_share)
         found = Node(place.file, f"{place.where}.{written}", value)
         raise found.wrong(f"no such key: {other} has it, and it counts the traffic of both ends")
 

@@ -85,7 +85,7 @@ class Client:
         return self.put("terminals", terminal, "active", wish={"uplink": uplink})
 
     def reset_budget(self, gateway: str, uplink: str) -> Any:
-        return self._ask("DELETE", ("gateways", gateway, "uplinks", uplink, "spent"), None)
+        return self._ask("DELETE", ("gateways", gateway, "uplinks", uplink, "used"), None)
 
     def measure(self, uplink: str, site: str | None, link_bps: float | None) -> Any:
         wish = {"site": site, "link_bps": link_bps}

@@ -311,7 +311,7 @@ def _copied(snapshot: Snapshot) -> Iterator[Family]:
     )
     labels = ["gateway", "uplink"]
     used = GaugeMetricFamily(
-        "bicast_copies_used_bytes", "Bytes that copies have used on the uplink today", labels=labels
+        "bicast_budget_used_bytes", "Bytes that an uplink with limits has carried this day or month", labels=labels
     )
     barred = GaugeMetricFamily(
         "bicast_copies_barred", "1 while the uplink's budget allows no more copies", labels=labels
@@ -320,7 +320,7 @@ def _copied(snapshot: Snapshot) -> Iterator[Family]:
         had.add_metric([terminal.gateway, terminal.name, terminal.mode], float(terminal.acting is Mode.BICAST))
     for gateway in snapshot.gateways:
         for name, budget in ((each.name, each.budget) for each in gateway.uplinks if each.budget is not None):
-            used.add_metric([gateway.name, name], budget.copied_bytes)
+            used.add_metric([gateway.name, name], budget.used_bytes)
             barred.add_metric([gateway.name, name], float(budget.barred is not None))
     yield from (had, used, barred)
 

@@ -58,9 +58,9 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-class SpentRequest(BaseModel):
+class UsedRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    copied_bytes: Annotated[int, Field(strict=True, ge=0, le=10**15), BeforeValidator(_whole)]
+    bytes: Annotated[int, Field(strict=True, ge=0, le=10**15), BeforeValidator(_whole)]
 
 
 def add_overrides(app: FastAPI, writer: Writer) -> None:
@@ -111,20 +111,20 @@ def add_overrides(app: FastAPI, writer: Writer) -> None:
         return writer.set_active(_one(name), wish.uplink)
 
     @app.delete(
-        "/api/v1/gateways/{name}/uplinks/{uplink}/spent",
-        summary="Reset the bytes that copies have used of an uplink's budget, for example after a wrong date",
+        "/api/v1/gateways/{name}/uplinks/{uplink}/used",
+        summary="Set what an uplink has used of its budget to 0, for example after a wrong date",
         responses=described(of_budget),
     )
-    def reset_budget(name: str, uplink: str) -> OverrideResult:
-        return writer.set_budget(name, uplink, 0)
+    def reset_used(name: str, uplink: str) -> OverrideResult:
+        return writer.set_used(name, uplink, 0)
 
     @app.put(
-        "/api/v1/gateways/{name}/uplinks/{uplink}/spent",
-        summary="Set the bytes that copies have used of an uplink's budget today, for example to undo a reset",
+        "/api/v1/gateways/{name}/uplinks/{uplink}/used",
+        summary="Set what an uplink has used of its budget, for example to undo a reset",
         responses=described(of_budget, wrong),
     )
-    def set_budget(name: str, uplink: str, wish: SpentRequest) -> OverrideResult:
-        return writer.set_budget(name, uplink, wish.copied_bytes)
+    def set_used(name: str, uplink: str, wish: UsedRequest) -> OverrideResult:
+        return writer.set_used(name, uplink, wish.bytes)
 
     def _one(name: str) -> str:
         if name == EVERYBODY:

@@ -213,10 +213,10 @@ class Service:
     def set_active(self, terminal: str, uplink: str) -> OverrideResult:
         return self._override(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
 
-    def set_budget(self, gateway: str, uplink: str, copied_bytes: int) -> OverrideResult:
+    def set_used(self, gateway: str, uplink: str, used_bytes: int) -> OverrideResult:
         def correct() -> OverrideResult:
             now = time.monotonic()
-            return self._stored(*overrides.budget_set(self._core, gateway, uplink, copied_bytes, now))
+            return self._stored(*overrides.used_set(self._core, gateway, uplink, used_bytes, now))
 
         return self._ask(correct)
 
@@ -358,7 +358,7 @@ class Service:
                 self._rest()
                 continue
             if job is None:
-                self._core.keep_spent(time.monotonic())
+                self._core.keep_used(time.monotonic())
                 self._memory.keep_decisions(_wall_offset_s())
                 return
             job()

@@ -176,11 +176,13 @@ def number(place: Node) -> float:
     return float(value)
 
 
-def day(place: Node) -> str:
+def period(place: Node) -> str:
+    text = place.text()
     try:
-        return date.fromisoformat(place.text()).isoformat()
+        date.fromisoformat(text if len(text) > len("2026-11") else f"{text}-01")
     except ValueError:
-        raise place.wrong("a day such as 2026-11-22") from None
+        raise place.wrong("a day such as 2026-11-22, or a month such as 2026-11") from None
+    return text
 
 
 def moment(place: Node) -> float:

@@ -21,7 +21,7 @@ from controller.features.probing.path_record import PathEstimate, by_clock
 from controller.features.probing.probed_paths import SentProbe
 from controller.features.probing.schedule import PathDirection
 from controller.model.config import ConfigError, Mode
-from controller.model.known import MOST_RANGES, MOST_RELAYS, CopyCounter, PortRange, RelayOverride, Spent, Wanted
+from controller.model.known import MOST_RANGES, MOST_RELAYS, PortRange, RelayOverride, Used, Wanted
 from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 from controller.protocol.enrolment import CONTROLLER, NAME
 
@@ -83,9 +83,9 @@ def _spent_on_probe(place: Node) -> SentProbe:
     return SentProbe(files.moment(keys["at"]), files.count(keys["bytes"]))
 
 
-VERSION = 5
-SINCE = ("decided", "once", "copies", "spent", "relays")  # keys added since version 1: one each in 2, 3 and 5, two in 4
-SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4, 5: 5}  # by version of a file: how many of these keys it has
+VERSION = 6
+SINCE = ("decided", "once", "copies", "relays", "used")  # keys added since version 1, one each
+SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 3, 5: 4, 6: 5}  # by version of a file: how many of these keys it has
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Store:
             "decided": dict(wanted.decided),
             "once": sorted(wanted.once),
             "copies": dict(wanted.copies),
-            "spent": {name: asdict(spent) for name, spent in wanted.spent.items()},
+            "used": {name: asdict(used) for name, used in wanted.used.items()},
             "relays": {name: {**asdict(each), "address": str(each.address)} for name, each in wanted.relays.items()},
             "paths": written_estimates(measured or {}),
         }
@@ -145,8 +145,8 @@ class Store:
 
 def _keys(place: Node) -> Mapped:
     newer = SINCE[: SINCE_VERSION[files.version(place, *SINCE_VERSION)]]
-    # Older files have estimates under "roads", which are measured again.
-    return place.mapping("paths", "roads", required=("version", "modes", "active", *newer))
+    # Older files have estimates under "roads", which are measured again, and bytes of copies alone under "spent".
+    return place.mapping("paths", "roads", "spent", required=("version", "modes", "active", *newer))
 
 
 def _estimates(place: Node) -> Pages:
@@ -161,7 +161,7 @@ def _wanted(place: Node) -> Wanted:
         keys.maybe("decided", _uplinks, {}),
         keys.maybe("once", _names, frozenset()),
         keys.maybe("copies", _copies, {}),
-        keys.maybe("spent", _spent, {}),
+        keys.maybe("used", _used, {}),
         relays=keys.maybe("relays", _relays, {}),
     )
 
@@ -180,19 +180,18 @@ def _flag(place: Node) -> bool:
     return place.value
 
 
-def _spent(place: Node) -> dict[str, Spent]:
+def _used(place: Node) -> dict[str, Used]:
     found = {}
     for name, each in place.named().items():
-        keys = each.mapping(required=("day", "copied_bytes", "used_up", "counted"))
+        keys = each.mapping(required=("period", "by_counter", "used_up", "read"))
         used_up = None if keys["used_up"].value is None else files.count(keys["used_up"])
-        counted = {at: _counted(one) for at, one in keys["counted"].named().items()}
-        found[name] = Spent(files.day(keys["day"]), files.count(keys["copied_bytes"]), used_up, counted)
+        by_counter, read = _counts(keys["by_counter"]), _counts(keys["read"])
+        found[name] = Used(files.period(keys["period"]), by_counter, used_up, read)
     return found
 
 
-def _counted(place: Node) -> CopyCounter:
-    keys = place.mapping(required=("passed_bytes", "rate_kbps"))
-    return CopyCounter(files.count(keys["passed_bytes"]), files.count(keys["rate_kbps"]))
+def _counts(place: Node) -> dict[str, int]:
+    return {name: files.count(each) for name, each in place.named().items()}
 
 
 def _relays(place: Node) -> dict[str, RelayOverride]:

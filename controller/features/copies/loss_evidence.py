@@ -159,7 +159,7 @@ def _ports_reading(site: Site, ports: Mapping[str, Port], installed: Installed, 
     counters = {
         name: installed.port_counters[number] for name, number in numbers.items() if number in installed.port_counters
     }
-    metered = frozenset(each.name for each in tunnels if each.limits.budget_bytes_per_day is not None)
+    metered = frozenset(each.name for each in tunnels if each.limits.budget)
     return PortsReading(asked_at, counters, metered)
 
 

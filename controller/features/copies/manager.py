@@ -140,7 +140,7 @@ class CopiesManager:
         """Return why a loss on the active uplink shows late, or None."""
         home, uplink = steered.site.home, steered.site.uplink(wanted.active_uplink(steered.site, steered.terminal))
         probed_at = self._probed_at.get((home, uplink.name), float("-inf"))
-        if uplink.limits.budget_bytes_per_day is None or now - probed_at >= UNHEARD_S:
+        if not uplink.limits.budget or now - probed_at >= UNHEARD_S:
             return None
         if self._tunnels.counted(home, uplink.name, now):
             return (

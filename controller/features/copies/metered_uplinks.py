@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The use of budgets by copies, counted at both ends of each uplink with limits, and the limits that follow.
+"""The use of uplinks with limits, counted at both ends and at the interface below a tunnel, and what follows.
 
 readings of switches ──► accounts (policy/copies/budget.py) ──► barred uplinks, and why
-                                                    └──► the rate limit of copies
+reports of interfaces ──┘                           └──► the rate limit of copies
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.model.config import Config, Site
-from controller.model.known import CopyRateLimit, Port, Spent
-from controller.model.uplink import UNLIMITED
+from controller.model.known import CopyRateLimit, Port, Used
+from controller.model.uplink import UNLIMITED, Uplink
 from controller.policy.copies import budget
 from controller.policy.copies.budget import Account, CounterReading, Moment
-from controller.program.metering import counted, through
-from controller.program.program import Installed
+from controller.program.metering import counted
+from controller.program.program import Installed, PacketCounters
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, InterfaceCounters, Reported, Role
 
 Metered = tuple[str, str]  # home and uplink
 PARTS = 16  # the rate per second and the burst are this part of the remaining budget, at each end
@@ -27,10 +28,11 @@ def named(metered: Metered) -> str:
 
 
 class Budgets:
-    def __init__(self, config: Config, stored: Mapping[str, Spent]) -> None:
+    def __init__(self, config: Config, stored: Mapping[str, Used]) -> None:
         self._stored = stored  # from an earlier run
         self._moment: Moment | None = None
         self._accounts: dict[Metered, Account] = {}
+        self._agents: dict[int, str] = {}  # the sites of gateways' agents, by session
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -41,7 +43,13 @@ class Budgets:
             for uplink in site.uplinks
             if uplink.limits != UNLIMITED
         }
-        self._stored = {**self._stored, **self.spent}
+        self._below = {
+            (site.name, uplink.tunnel.device): uplink.name
+            for site in config.sites
+            for uplink in site.uplinks
+            if uplink.tunnel and uplink.tunnel.device and (site.name, uplink.name) in self._limits
+        }
+        self._stored = {**self._stored, **self.used}
         self._accounts = {}
         if self._moment is not None:
             self.set_time(self._moment)
@@ -55,28 +63,53 @@ class Budgets:
                 self._accounts[at] = budget.opened(limits, self._stored.get(named(at)), moment)
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed) -> None:
-        outer = {ports[uplink.port].number: uplink.outer_bytes for uplink in site.uplinks if uplink.port in ports}
-        sent = {number: counters.sent for number, counters in installed.port_counters.items() if number in outer}
-        carried = {number: each.bytes + each.packets * outer[number] for number, each in sent.items()}
-        tables = through(site)
-        for uplink, copied in counted(site, installed).items():
-            account = self._accounts.get((site.home, uplink))
+        copied = counted(site, installed)
+        carried: dict[int, int] = {}
+        both_ways: dict[str, int] = {}
+        for uplink in site.uplinks:
+            port = ports.get(uplink.port)
+            counters = installed.port_counters.get(port.number) if port else None
+            if port and counters:
+                carried[port.number] = _on_the_wire(counters.sent, uplink)
+                both_ways[uplink.name] = carried[port.number] + _on_the_wire(counters.received, uplink)
+        for uplink in site.uplinks:
+            account = self._accounts.get((site.home, uplink.name))
             if account is not None and self._moment is not None:
-                reading = CounterReading(f"{site.dpid:016x}/{tables[uplink].table}", copied, carried)
-                self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
+                reading = CounterReading(
+                    f"{site.dpid:016x}", copied.get(uplink.name), carried, both_ways.get(uplink.name)
+                )
+                self._accounts[site.home, uplink.name] = budget.counted(account, reading, self._moment)
 
-    def correct(self, home: str, uplink: str, copied_bytes: int) -> Spent:
+    def on_event(self, event: AgentEvent) -> None:
+        match event:
+            case AgentOpened(role=Role.GATEWAY):
+                self._agents[event.session] = event.name  # a site's agent has its name
+            case AgentClosed():
+                self._agents.pop(event.session, None)
+            case Reported() if event.session in self._agents:
+                self._reported(self._agents[event.session], event.interfaces)
+
+    def _reported(self, site: str, interfaces: Iterable[InterfaceCounters]) -> None:
+        """Count what the interfaces below tunnels have carried."""
+        for interface in interfaces:
+            uplink = self._below.get((site, interface.name))
+            account = self._accounts.get((site, uplink)) if uplink else None
+            if uplink and account is not None and self._moment is not None:
+                total = interface.bytes_sent + interface.bytes_received
+                self._accounts[site, uplink] = budget.used(account, interface.name, total, self._moment)
+
+    def correct(self, home: str, uplink: str, used_bytes: int) -> Used:
         """Return the use before the correction. Raise KeyError without an account."""
         account = self._accounts[home, uplink]
         assert self._moment is not None, "accounts are opened once the time is known"
-        self._accounts[home, uplink] = budget.corrected(account, self._moment, copied_bytes)
-        return account.spent
+        self._accounts[home, uplink] = budget.corrected(account, self._moment, used_bytes)
+        return account.used
 
     # Limits
 
     @property
-    def spent(self) -> dict[str, Spent]:
-        return {named(at): account.spent for at, account in self._accounts.items()}
+    def used(self) -> dict[str, Used]:
+        return {named(at): account.used for at, account in self._accounts.items()}
 
     def account(self, home: str, uplink: str) -> Account | None:
         return self._accounts.get((home, uplink))
@@ -85,6 +118,11 @@ class Budgets:
         """Return why the uplink may not carry copies, or None."""
         account = self._accounts.get((home, uplink))
         return budget.barred(account, self._moment) if account is not None and self._moment is not None else None
+
+    def nearly(self, home: str, uplink: str) -> str | None:
+        """Return the warning that the uplink's budget is nearly used up, or None."""
+        account = self._accounts.get((home, uplink))
+        return budget.nearly(account, self._moment) if account is not None and self._moment is not None else None
 
     @property
     def barred(self) -> dict[str, frozenset[str]]:
@@ -100,9 +138,12 @@ class Budgets:
 
     def _rates(self, home: str) -> Iterator[tuple[str, CopyRateLimit]]:
         for (at, uplink), account in self._accounts.items():
-            budget_bytes = account.limits.budget_bytes_per_day
-            if at == home and budget_bytes is not None:
-                yield uplink, _rate(budget_bytes - account.spent.copied_bytes)
+            if at == home and account.limits.budget is not None:
+                yield uplink, _rate(account.limits.budget.bytes - account.used.bytes)
+
+
+def _on_the_wire(counted: PacketCounters, uplink: Uplink) -> int:
+    return counted.bytes + counted.packets * uplink.outer_bytes
 
 
 def _rate(left_bytes: int) -> CopyRateLimit:

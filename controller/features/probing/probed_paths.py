@@ -144,7 +144,7 @@ def _path(home: Site, far: Site, uplink: Uplink, number: int) -> ProbedPath | Un
     for here, there in ((home, far), (far, home)):
         way = _way(here.uplink(uplink.name))
         if way is not None:
-            budget = uplink.limits.budget_bytes_per_day
+            budget = uplink.limits.budget.bytes_per_day if uplink.limits.budget else None
             return ProbedPath(home.name, uplink.name, here.name, there.name, way, number, budget)
     reason = f"its kind is ethernet, and it has `measure` neither at {home.name} nor at {far.name}"
     return Unmeasured(home.name, uplink.name, home.name, far.name, reason)

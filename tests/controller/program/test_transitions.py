@@ -65,10 +65,8 @@ FILES: dict[str, Config] = {
     "a class": written(classes=VOIP),
     "a wider class": written(classes=WIDER),
     "a class by another field": written(classes=BY_DSCP),
-    "a metered uplink": written(uplinks={"lte": {"budget_bytes_per_day": "1000000"}}),
-    "all of it": written(
-        terminals=TABLET, bicast=["tcp", "udp"], classes=VOIP, uplinks={"lte": {"budget_bytes_per_day": "1000000"}}
-    ),
+    "a metered uplink": written(uplinks={"lte": {"budget": "1MB/day"}}),
+    "all of it": written(terminals=TABLET, bicast=["tcp", "udp"], classes=VOIP, uplinks={"lte": {"budget": "1MB/day"}}),
 }
 CHANGES = [*pairwise([*FILES, "plain"]), *pairwise([*reversed(FILES), "all of it"])]
 

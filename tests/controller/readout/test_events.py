@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.model.uplink import Period
 from controller.policy.paths.health import UplinkHealth
 from controller.readout.events import Event, events
 from controller.readout.snapshot import AgentState, BudgetView, HealthView, Snapshot, TerminalView, TunnelView
@@ -80,13 +81,28 @@ def test_gateways_and_ports_come_and_go(change: dict[str, object], sentence: str
 
 
 def test_spent_budget_and_dead_tunnel_say_why() -> None:
-    lte = replace(METERED.uplinks[1], budget=BudgetView(0, 1000, 0.0, None, None), tunnel=TunnelView(True, None, None))
+    lte = replace(
+        METERED.uplinks[1],
+        budget=BudgetView(0, 1000, Period.DAY, 0.0, None, None, None),
+        tunnel=TunnelView(True, None, None),
+    )
     spent = replace(METERED.uplinks[1], tunnel=TunnelView(False, "no handshake", None))
     before, after = (replace(START, gateways=(replace(HOME, uplinks=(each,)),)) for each in (lte, spent))
     assert sentences(before, after) == [
         "the tunnel over lte is down: no handshake",
         "copies over lte stop: used up until 00:00",
     ]
+
+
+def test_a_budget_nearly_used_up_is_told_once() -> None:
+    fresh = BudgetView(0, 1000, Period.MONTH, 0.0, None, None, None)
+    told = replace(fresh, nearly="nearly used up until 2026-12-01: 0.9 of 1.0 MB for this month")
+    before, after = (
+        replace(START, gateways=(replace(HOME, uplinks=(replace(METERED.uplinks[1], budget=each),)),))
+        for each in (fresh, told)
+    )
+    assert sentences(before, after) == [f"the budget of lte is {told.nearly}"]
+    assert sentences(after, after) == []
 
 
 def test_agents_relays_and_configuration() -> None:

@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
-from controller.edges.agentlink.decode import LONGEST_ACCOUNT
+from controller.edges.agentlink.decode import LONGEST_ACCOUNT, MOST_INTERFACES
 from controller.edges.trust.refusals import Refused
 from controller.features.caps.holder import MOST_PORTS
 from controller.protocol.enrolment import Binding
-from controller.protocol.reports import MOST_SUBFLOWS, PathHealth, PendingDestination, ProbePacket, Role
+from controller.protocol.reports import (
+    MOST_SUBFLOWS,
+    InterfaceCounters,
+    PathHealth,
+    PendingDestination,
+    ProbePacket,
+    Role,
+)
 from tests.controller.edges.agentlink.agent import HELLO
 
 PHONE = Binding(Role.TERMINAL, "phone")
@@ -182,6 +189,12 @@ def test_only_a_gateway_reports_flows_and_only_so_many() -> None:
     many.capping.passing.append(pb.Passing(terminal_address="nowhere"))
     with pytest.raises(Refused, match="more than 4096 connections through a gateway"):
         decode.reported(1, Role.GATEWAY, many)
+
+
+def test_only_a_gateway_reports_interfaces_and_only_so_many() -> None:
+    report = pb.Report(interfaces=[pb.Interface(name="wwan0", bytes_sent=3, bytes_received=4)] * (MOST_INTERFACES + 1))
+    assert decode.reported(1, Role.TERMINAL, report).interfaces == ()
+    assert decode.reported(1, Role.GATEWAY, report).interfaces == (InterfaceCounters("wwan0", 3, 4),) * MOST_INTERFACES
 
 
 def test_gateway_without_any_program_may_report_each_port() -> None:

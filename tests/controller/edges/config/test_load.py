@@ -71,7 +71,7 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("no prefix is a host", (*WIFI, "addresses"), ["192.168.100.2"], "wifi.addresses[0]", "prefix length"),
     ("dpid zero", (*HOME, "dpid"), "0" * 16, "sites.home.dpid", "16 hexadecimal digits"),
     ("kind", (*WIFI, "kind"), "pigeon", "wifi.kind: found 'pigeon'", "ethernet"),
-    ("a budget with its unit", (*WIFI, "budget_bytes_per_day"), "100 MB", "found '100 MB'", "100000000 for 100 MB"),
+    ("a budget without a period", (*WIFI, "budget"), "100MB", "found '100MB'", "2GB/month"),
     ("no share", (*WIFI, "max_share"), "0.0", "wifi.max_share", "above 0"),
     ("uplink of a subnet", (*HOME, "subnets", "lan", "uplink"), "dsl", "lan.uplink: found 'dsl'", "wifi, lte"),
     ("default uplink", (*CLIENT, "default_uplink"), "dsl", "client.default_uplink", "wifi, lte"),

@@ -25,6 +25,7 @@ from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.model.settings import Endpoint, Settings
 from controller.model.traffic import Address
+from controller.model.uplink import Period
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import (
     Bucket,
@@ -137,7 +138,10 @@ METERED = replace(
     HOME,
     uplinks=(
         HOME.uplinks[0],
-        replace(HOME.uplinks[1], budget=shown.BudgetView(99_900_000, 100_000_000, 0.12, 0.25, "used up until 00:00")),
+        replace(
+            HOME.uplinks[1],
+            budget=shown.BudgetView(99_900_000, 100_000_000, Period.DAY, 0.12, 0.25, None, "used up until 00:00"),
+        ),
     ),
 )
 TUNNELLED = replace(
@@ -369,15 +373,15 @@ class FakeCore:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
 
-    def set_budget(self, gateway: str, uplink: str, copied_bytes: int) -> OverrideResult:
+    def set_used(self, gateway: str, uplink: str, used_bytes: int) -> OverrideResult:
         with self._one_at_a_time:
             self._answer()
             there = {one.name: one for one in self.snapshot.gateways}
             if gateway not in there or uplink not in [one.name for one in there[gateway].uplinks]:
                 raise UnknownUplink(f"no gateway {gateway!r} has an uplink named {uplink!r}")
-            self.budgets_set.append((gateway, uplink, copied_bytes))
-            used = f"{copied_bytes} bytes" if copied_bytes else "nothing"
-            return OverrideResult((f"copies over {uplink} of {gateway} have used {used} today",), True, 2)
+            self.budgets_set.append((gateway, uplink, used_bytes))
+            used = f"{used_bytes} bytes" if used_bytes else "nothing"
+            return OverrideResult((f"{uplink} of {gateway} has used {used} of its budget",), True, 2)
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """The result is available at the next read."""

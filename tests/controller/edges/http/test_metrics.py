@@ -89,7 +89,7 @@ NUMBERS: dict[str, tuple[Snapshot, dict[Key, float | None]]] = {  # None where t
     "copied terminals and used budgets": (replace(START, gateways=(METERED,), terminals=(SINGLE, START.terminals[1])), {
         _key("copies_had", gateway="home", terminal="client", mode="auto"): 0,
         _key("copies_had", gateway="home", terminal="tablet", mode="bicast"): 1,
-        _key("copies_used_bytes", **LTE): 99_900_000, _key("copies_used_bytes", **WIFI): None,
+        _key("budget_used_bytes", **LTE): 99_900_000, _key("budget_used_bytes", **WIFI): None,
         _key("copies_barred", **LTE): 1,
     }),
     "paths by direction": (MEASURED, {

@@ -44,14 +44,14 @@ def test_each_change_is_in_the_audit_list_before_its_answer(
     own.get("/api/v1/status")
     own.put("/api/v1/terminals/client/mode", json={"mode": "single"})
     own.put("/api/v1/terminals/client/active", json={"uplink": "dsl"})
-    own.request("DELETE", "/api/v1/gateways/home/uplinks/lte/spent")
+    own.request("DELETE", "/api/v1/gateways/home/uplinks/lte/used")
     code = own.post("/api/v1/page/links", json={}).json()["code"]
     invited, reset, refused, changed = own.get("/api/v1/audit").json()
     assert changed["who"] == "root"
     assert changed["request"] == 'PUT /api/v1/terminals/client/mode {"mode":"single"}'
     assert changed["said"] == ["client is now in mode single"]
     assert (refused["status"], refused["said"]) == (409, ["home has no uplink 'dsl'; it has wifi, lte"])
-    assert reset["said"] == ["copies over lte of home have used nothing today"]
+    assert reset["said"] == ["lte of home has used nothing of its budget"]
     assert code not in str(invited)
     again = Records.beside(str(tmp_path / "state.json"))
     assert again.audit.entries() == records.audit.entries()

@@ -41,19 +41,17 @@ def test_malformed_override_names_place_value_and_expectation(
 
 def test_a_budget_reset_twice_is_answered_twice(http: httpx.Client, fake_core: FakeCore) -> None:
     for _ in range(2):
-        answer = http.delete("/api/v1/gateways/home/uplinks/lte/spent").json()
-        assert answer["done"] == ["copies over lte of home have used nothing today"]
+        answer = http.delete("/api/v1/gateways/home/uplinks/lte/used").json()
+        assert answer["done"] == ["lte of home has used nothing of its budget"]
     assert fake_core.budgets_set == [("home", "lte", 0)] * 2
-    assert "'dsl'" in problem(http.delete("/api/v1/gateways/home/uplinks/dsl/spent"), 404)["detail"]
+    assert "'dsl'" in problem(http.delete("/api/v1/gateways/home/uplinks/dsl/used"), 404)["detail"]
 
 
 def test_a_budget_reset_can_be_undone(http: httpx.Client, fake_core: FakeCore) -> None:
-    place = "/api/v1/gateways/home/uplinks/lte/spent"
-    assert http.put(place, json={"copied_bytes": 7}).json()["done"] == [
-        "copies over lte of home have used 7 bytes today"
-    ]
+    place = "/api/v1/gateways/home/uplinks/lte/used"
+    assert http.put(place, json={"bytes": 7}).json()["done"] == ["lte of home has used 7 bytes of its budget"]
     for wrong in (-1, 10**15 + 1, True, "7", 7.5):
-        problem(http.put(place, json={"copied_bytes": wrong}), 422)
+        problem(http.put(place, json={"bytes": wrong}), 422)
     assert fake_core.budgets_set == [("home", "lte", 7)]
 
 

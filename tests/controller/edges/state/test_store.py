@@ -21,13 +21,15 @@ from controller.edges.state.store import Store, StoreError
 from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.probed_paths import SentProbe
 from controller.model.config import Mode
-from controller.model.known import CopyCounter, PortRange, RelayOverride, Spent, Wanted
+from controller.model.known import PortRange, RelayOverride, Used, Wanted
 from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 from tests.controller import sites
 
 V1 = '{"version": 1, "modes": {"phone": "off"}, "active": {"phone": "lte"}}'
 V3 = '{"version": 3, "modes": {}, "active": {}, "decided": {"phone": "lte"}, "once": ["home"]}'
 V4 = '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "paths": []}'
+OF_COPIES = '{"home/lte": {"day": "2026-11-22", "copied_bytes": 12, "used_up": null, "counted": {}}}'
+V5 = V4.replace("4", "5").replace('"spent": {}', f'"spent": {OF_COPIES}, "relays": {{}}')
 
 
 @pytest.mark.parametrize(
@@ -36,15 +38,16 @@ V4 = '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copi
         (V1, Wanted({"phone": Mode.OFF}, {"phone": "lte"})),
         (V3, Wanted(decided={"phone": "lte"}, once=frozenset({"home"}))),
         (V4, Wanted()),
+        (V5, Wanted()),
     ],
-    ids=["version 1", "version 3", "version 4"],
+    ids=["version 1", "version 3", "version 4", "version 5"],
 )
 def test_state_of_an_older_version_is_loaded(tmp_path: Path, kept: str, found: Wanted) -> None:
     (tmp_path / "state.json").write_text(kept)
     assert Store(str(tmp_path / "state.json")).load() == found
 
 
-SPENT = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": CopyCounter(40, 90)})}
+USED = {"home/lte": Used("2026-11-22", {"wwan0": 12}, 100, {"wwan0": 40, "0000000000000001": 90})}
 TOKYO = RelayOverride(ip_address("198.51.100.7"), 443, draining=True)
 
 
@@ -56,7 +59,7 @@ def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
         {"phone": "lte"},
         {"client": "lte"},
         copies={"phone": False, "client": True},
-        spent=SPENT | {"home/sat": Spent("2026-11-22")},
+        used=USED | {"home/sat": Used("2026-11")},
         relays={"tokyo": TOKYO, "oslo": oslo},
     )
     Store(str(path)).save(wanted)
@@ -69,11 +72,11 @@ def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
 
 
 def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the places of numbers and days in a JSON document."""
+    """Yield the places of numbers and periods in a JSON document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inner:
         yield from leaves(each, (*path, key))
-    if (isinstance(value, int | float) and not isinstance(value, bool)) or path[-1:] == ("day",):
+    if (isinstance(value, int | float) and not isinstance(value, bool)) or path[-1:] == ("period",):
         yield path
 
 
@@ -81,7 +84,7 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 def test_impossible_number_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
     path = tmp_path / "state.json"
     page = PathEstimate(Alpha(1e-9, 1e-10), (MeasuredRate(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), SentProbe(1e9, 7))
-    Store(str(path)).save(Wanted(spent=SPENT, relays={"tokyo": TOKYO}), {(("home", "lte"), True): page})
+    Store(str(path)).save(Wanted(used=USED, relays={"tokyo": TOKYO}), {(("home", "lte"), True): page})
     good = path.read_text()
     places = list(leaves(json.loads(good)))
     assert len(places) > 12
@@ -113,7 +116,7 @@ def test_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
         "null",
         '{"version": 3}',
         '{"version": 2, "modes": {}, "active": {}}',
-        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {"a/b": {}}}',
+        V5.replace("5", "6", 1)[:-1] + ', "used": {"a/b": {}}}',
         '{"version": 5, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}}',
         '{"version": 1, "modes": {"a": "x"}, "active": {}}',
         '{"version": 1, "modes": {}, "active": {"a": 5}}',

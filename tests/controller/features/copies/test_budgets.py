@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core import overrides
-from controller.features.copies.metered_uplinks import PARTS, _rate
+from controller.features.copies.metered_uplinks import PARTS, Budgets, _rate
 from controller.model.config import Mode
 from controller.model.known import CopyRateLimit, Known, Wanted
 from controller.policy.copies.budget import Moment
@@ -23,6 +23,15 @@ from controller.program.metering import counted
 from controller.program.program import METER_IDS
 from controller.program.readback import remembered
 from controller.program.render import Unwritten, known_from_file
+from controller.protocol.reports import (
+    AgentClosed,
+    AgentOpened,
+    Cost,
+    InterfaceCounters,
+    PathManager,
+    Reported,
+    Role,
+)
 from controller.protocol.requests import Impossible, UnknownUplink
 from controller.readout.build import snapshot
 from controller.readout.why import course
@@ -49,7 +58,7 @@ NOON = 1_795_345_200.0
 
 def metered(written: dict[str, Any] | None = None, **limits: str) -> dict[str, Any]:
     written = written or sites.document()
-    written["sites"]["home"]["uplinks"]["lte"] |= limits or {"budget_bytes_per_day": str(BUDGET)}
+    written["sites"]["home"]["uplinks"]["lte"] |= limits or {"budget": "1MB/day"}
     return written
 
 
@@ -96,7 +105,7 @@ def test_exhausted_meter_does_not_affect_an_unlimited_uplink() -> None:
 
 @pytest.mark.parametrize(("remote", "outer"), [("203.0.113.9", 36), ("2001:db8::9", 56)])
 def test_tunnel_copies_count_with_their_encapsulation(remote: str, outer: int) -> None:
-    for limits in ({"budget_bytes_per_day": str(BUDGET)}, {"max_share": "0.5"}):
+    for limits in ({"budget": "1MB/day"}, {"max_share": "0.5"}):
         written = metered(tunnelled(), **limits)
         for uplink in written["sites"]["home"]["uplinks"].values():
             uplink["remote"] = remote
@@ -167,11 +176,11 @@ def test_copies_end_before_the_budget_is_used_up_and_change_no_flow(mode: str) -
     assert scene.fakes[1].changes[ModifyMeter] < 12, "less than one a second"
     (entry,) = scene.copying()
     assert not entry.copies and entry.reason.startswith("lte: used up until ")
-    assert f"of {BUDGET / 1e6:.1f} MB allowed for copies per day" in scene.budget_reason()
+    assert f"of {BUDGET / 1e6:.1f} MB for this day" in scene.budget_reason()
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
     (home,) = snapshot(scene.core, "gateway.yaml", "1.2.0", scene.now, 0.0).gateways
     (told,) = (uplink.budget for uplink in home.uplinks if uplink.budget is not None)
-    assert told.copied_bytes == scene.by_lte and (told.barred or "").startswith("used up until ")
+    assert told.used_bytes == scene.by_lte and (told.barred or "").startswith("used up until ")
     scene.day = "2026-11-23"
     scene.lives(2)
     if mode == "bicast":
@@ -181,19 +190,19 @@ def test_copies_end_before_the_budget_is_used_up_and_change_no_flow(mode: str) -
 def test_usage_and_a_used_up_budget_survive_a_restart_until_raised() -> None:
     scene = MeteredUplink()
     scene.lives(10, packets=30)
-    scene.core.keep_spent(scene.now)
+    scene.core.keep_used(scene.now)
     for _ in range(300):
         scene.fakes[1].send(LARGE, C1)  # counted only after the restart
     scene.restart()
     scene.lives(3)
     account = scene.core.budgets.account("home", "lte")
-    assert account is not None and account.spent.copied_bytes == scene.by_lte == 600 * PACKET
+    assert account is not None and account.used.bytes == scene.by_lte == 600 * PACKET
     scene.lives(30, packets=30)
-    scene.core.keep_spent(scene.now)
+    scene.core.keep_used(scene.now)
     scene.restart()
     scene.lives(2)
     assert scene.leaves() == {"wifi"}
-    raised = sites.loaded(metered(budget_bytes_per_day=str(10 * BUDGET)))
+    raised = sites.loaded(metered(budget="10MB/day"))
     scene.carry(scene.core.reconfigure(raised, scene.now))
     scene.lives(2)
     assert "used up" not in scene.budget_reason()
@@ -207,11 +216,11 @@ def test_budget_reset_restores_copies_and_is_logged(caplog: pytest.LogCaptureFix
     scene.lives(2)
     assert scene.leaves() == {"wifi"} and "until the clock is past 2035-11-16" in scene.budget_reason()
     with caplog.at_level("INFO"):
-        answer, effects = overrides.budget_set(scene.core, "home", "lte", 0, scene.now)
+        answer, effects = overrides.used_set(scene.core, "home", "lte", 0, scene.now)
     scene.carry(effects)
     scene.lives(2)
     assert scene.leaves() == {"wifi", "lte"} and answer.changed and answer.messages > 0
-    assert "the budget was set on request: copies over lte of home have used nothing today" in caplog.text
+    assert "the budget was set on request: lte of home has used nothing of its budget" in caplog.text
     scene.restart()
     scene.lives(2)
     assert scene.leaves() == {"wifi", "lte"}, "a restart does not restore the old count"
@@ -221,8 +230,8 @@ def test_budget_reset_is_undone() -> None:
     scene = MeteredUplink()
     scene.lives(40, packets=30)
     assert scene.leaves() == {"wifi"}
-    for copied_bytes, used_uplinks in ((0, {"wifi", "lte"}), (BUDGET, {"wifi"})):
-        answer, effects = overrides.budget_set(scene.core, "home", "lte", copied_bytes, scene.now)
+    for used_bytes, used_uplinks in ((0, {"wifi", "lte"}), (BUDGET, {"wifi"})):
+        answer, effects = overrides.used_set(scene.core, "home", "lte", used_bytes, scene.now)
         scene.carry(effects)
         scene.lives(2)
         assert scene.leaves() == used_uplinks and answer.changed
@@ -231,11 +240,11 @@ def test_budget_reset_is_undone() -> None:
 def test_budget_reset_of_an_unknown_uplink_lists_the_known_ones() -> None:
     core = MeteredUplink().core
     with pytest.raises(UnknownUplink, match="no gateway is named 'shed'; there are: home"):
-        overrides.budget_set(core, "shed", "lte", 0, 0.0)
+        overrides.used_set(core, "shed", "lte", 0, 0.0)
     with pytest.raises(UnknownUplink, match="home has no uplink named 'dsl'; it has: wifi, lte"):
-        overrides.budget_set(core, "home", "dsl", 0, 0.0)
+        overrides.used_set(core, "home", "dsl", 0, 0.0)
     with pytest.raises(Impossible, match="uplink wifi of home has no budget"):
-        overrides.budget_set(core, "home", "wifi", 0, 0.0)
+        overrides.used_set(core, "home", "wifi", 0, 0.0)
 
 
 def test_copies_above_their_share_pause() -> None:
@@ -257,9 +266,28 @@ def test_copies_of_both_ends_count_once() -> None:
         scene.pass_time(1.0)
         scene.drain()
     account = scene.core.budgets.account("home", "lte")
-    assert account is not None and 19 * 20 * PACKET <= account.spent.copied_bytes <= 20 * 20 * PACKET
+    assert account is not None and 19 * 20 * PACKET <= account.used.bytes <= 20 * 20 * PACKET
     assert scene.switch(2).rates == scene.switch(1).rates != {}
     assert scene.fakes[2].meters
+
+
+def test_interface_below_a_tunnel_counts_for_its_uplink() -> None:
+    written = tunnelled()
+    assert written["sites"]["home"]["uplinks"]["wifi"]["device"] == "wlan0"
+    written["sites"]["home"]["uplinks"]["wifi"]["budget"] = "1MB/month"
+    budgets = Budgets(sites.loaded(written), {})
+    budgets.set_time(Moment(NOON, "2026-11-22", NOON + 3600, 0))
+    for session, name in ((1, "home"), (2, "far")):
+        budgets.on_event(AgentOpened(session, name, "", Role.GATEWAY, PathManager.KERNEL, "", (), ()))
+    for session, total in ((1, 5_000_000), (2, 9_000_000), (1, 5_900_000), (2, 19_000_000), (2, 29_000_000)):
+        some = tuple(InterfaceCounters(each, total // 2, total // 2) for each in ("wlan0", "eth0"))
+        budgets.on_event(Reported(session, 1, 1000, (), Cost(0, 0), interfaces=some))
+    account = budgets.account("home", "wifi")
+    assert account is not None and account.used.bytes == 900_000, "home's wlan0 alone"
+    assert budgets.nearly("home", "wifi") == "nearly used up until 2026-12-01: 0.9 of 1.0 MB for this month"
+    budgets.on_event(AgentClosed(1, "gone"))
+    budgets.on_event(Reported(1, 2, 1000, (), Cost(0, 0), interfaces=(InterfaceCounters("wlan0", 9_000_000, 0),)))
+    assert account is budgets.account("home", "wifi"), "a report of an ended session"
 
 
 @given(left=st.integers(1, 10**15))
@@ -277,7 +305,7 @@ def test_dropped_copies_do_not_count() -> None:
     scene.fakes[1].exhausted.add(METER_IDS[1])
     scene.lives(5, packets=30)
     account = scene.core.budgets.account("home", "lte")
-    assert account is not None and 120 * PACKET <= account.spent.copied_bytes <= 150 * PACKET
+    assert account is not None and 120 * PACKET <= account.used.bytes <= 150 * PACKET
 
 
 uplinks = st.sampled_from(["wifi", "lte"])

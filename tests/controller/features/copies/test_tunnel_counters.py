@@ -14,7 +14,7 @@ from tests.controller.features.peer_sites.test_peer_program import SERVER
 from tests.controller.features.peer_sites.test_tunnels import tunnelled
 from tests.fakes.packet import udp
 
-BUDGET = "100000000"
+BUDGET = "100MB/day"
 
 
 def metered(tunnel: bool) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def metered(tunnel: bool) -> dict[str, Any]:
         for site in ("home", "far"):
             written["sites"][site]["uplinks"] = uplinks[site]["uplinks"]
         written["controller"] = {"agents": {}}
-    written["sites"]["home"]["uplinks"]["wifi"]["budget_bytes_per_day"] = BUDGET
+    written["sites"]["home"]["uplinks"]["wifi"]["budget"] = BUDGET
     return written
 
 

@@ -124,12 +124,12 @@ def test_site_is_mirrored_once_and_not_in_a_chain() -> None:
         sites.loaded(written)
 
 
-@pytest.mark.parametrize(("key", "value"), [("budget_bytes_per_day", "1000000"), ("max_share", "0.5")])
+@pytest.mark.parametrize(("key", "value"), [("budget", "1MB/day"), ("max_share", "0.5")])
 def test_copy_limits_are_configured_at_one_end(key: str, value: str) -> None:
     written = document()
     written["sites"]["home"]["uplinks"]["lte"][key] = value
     (limits,) = {uplink.limits for uplink in sites.loaded(written).sites[0].uplinks if uplink.name == "lte"}
-    assert value in (str(limits.budget_bytes_per_day), str(limits.max_share))
+    assert value in (str(limits.budget), str(limits.max_share))
     written["sites"]["far"]["uplinks"]["lte"][key] = value
     with pytest.raises(ConfigError, match=rf"sites\.far\.uplinks\.lte\.{key}: .* no such key: home has it"):
         sites.loaded(written)

@@ -139,7 +139,7 @@ def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
     calls(2)
     assert pauses() == {"wifi": 100, "lte": 100}
     written = tunnelled()
-    written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
+    written["sites"]["home"]["uplinks"]["lte"]["budget"] = "100MB/day"
     world.carry(world.core.reconfigure(sites.loaded(written), world.now))
     world.seconds(2)
     assert pauses() == {"wifi": 100, "lte": 1000}, "metered"
@@ -448,7 +448,7 @@ class AgentPair:
     def __init__(self, bps: float, budget_bytes: int | None, down_bps: float | None = None) -> None:
         written = measured()
         if budget_bytes is not None:
-            written["sites"]["home"]["uplinks"]["wifi"]["budget_bytes_per_day"] = str(budget_bytes)
+            written["sites"]["home"]["uplinks"]["wifi"]["budget"] = f"{budget_bytes / 1e6:.6g}MB/day"
         self.bps, self.now = {False: bps, True: down_bps or bps}, 0.0
         self.measuring = ProbingManager(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
         self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
