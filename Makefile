@@ -22,7 +22,7 @@ help:
 	@echo 'make packages Debian packages of the controller and the agent, in build/packages'
 	@echo 'make packages-test runs, upgrades and purges them under systemd in clean roots of Debian and Ubuntu'
 	@echo 'make page-test uses the page in a browser, against a laboratory with real traffic; screenshots in results/page'
-	@echo 'make vagrant-test provisions the machines of the Vagrantfile in QEMU and enrols their agents, half an hour'
+	@echo 'make vagrant-test boots the machines of the Vagrantfile in QEMU and types docs/how-to/vagrant.md, half an hour'
 	@echo 'make licences the licence of every dependency'
 	@echo 'make results docs/results.md and its picture, from the rows in docs/results'
 	@echo 'make reference docs/reference/cli.md and metrics.md, from the code'

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Boots the machines of the Vagrantfile without Vagrant's providers: Debian's own kernel and systemd, emulated by QEMU, as
 # bare as Vagrant's box. Their provisioning scripts run as they are; then tests/vagrant types what docs/how-to/vagrant.md
-# tells people to type to enrol the agents. A Debian machine stands in for VyOS. The first run makes the box.
+# tells people to type. A Debian machine stands in for VyOS. The first run makes the box.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 

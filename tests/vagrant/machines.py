@@ -39,7 +39,7 @@ class Machine:
         host = f"user,id=host,restrict=off,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         words = [
             *("setpriv", "--pdeathsig", "KILL", "nice", "-n", "10", "qemu-system-x86_64"),
-            *("-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "1", "-m", "1G"),  # setup/vm.sh says why
+            *("-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2", "-m", "1G"),  # setup/vm.sh says why
             *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
             *("-serial", f"file:{place / self.name}.console"),
             *("-kernel", f"{self._box}.kernel", "-initrd", f"{self._box}.initrd"),
