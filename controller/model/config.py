@@ -8,9 +8,9 @@
     laptop ─┘   (subnets)    │ groups, flows     │          └── lte  ── next hop ──►
                              └───────────────────┘
 
-A subnet with an uplink of its own is a subflow subnet: MPTCP opens one subflow from each. A site may mirror another
-one, as the far end of that site's uplinks. Packets to that site's terminals then return by the uplinks on which their
-packets left.
+A subnet with an uplink of its own is a subflow subnet: MPTCP opens one subflow from each. A subnet with a LAN is served
+by the host, which routes between its devices and the bridge. A site may mirror another one, as the far end of that
+site's uplinks. Packets to that site's terminals then return by the uplinks on which their packets left.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from ipaddress import IPv4Address, IPv6Address
 from reprlib import Repr
 
 from controller.model.relaying import RelayConfig
@@ -63,6 +64,14 @@ class Datapath(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lan:
+    """An interface of the host with devices that it serves. The host is their gateway."""
+
+    device: str
+    port: str  # the bridge's end of a pair; `bicast bridge` makes it
+
+
+@dataclass(frozen=True, slots=True)
 class Subnet:
     """Inside addresses behind one gateway address per family."""
 
@@ -70,6 +79,7 @@ class Subnet:
     gateways: tuple[Interface, ...]
     mac: str | None  # None: the terminal's port's
     uplink: str | None  # set: a subflow subnet
+    lan: Lan | None = None  # set: the gateways are the host's, and devices need no entry
 
     def gateway(self, family: Family) -> Interface | None:
         return next((own for own in self.gateways if Family.of(own) is family), None)
@@ -87,11 +97,16 @@ class Exit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TerminalAddress:
-    address: Address
+    address: Address | Network  # a network: the devices of a LAN that have no entry
     subnet: str
     port: str
     mac: str | None  # None: learned
     by_relay: bool = False  # the host has it and relays for the terminal
+    leased_to: str | None = None  # the MAC or name of the device that gets this address from DHCP
+
+    @property
+    def host(self) -> Address | None:
+        return self.address if isinstance(self.address, IPv4Address | IPv6Address) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +164,7 @@ class Returned:
     """An address of a peer site's terminal, whose mode applies to both directions."""
 
     terminal: Terminal
-    address: Address
+    address: Address | Network
     uplink: str  # for packets to it in mode off
 
 
@@ -232,7 +247,7 @@ def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple
     best = first or terminal.default_uplink
     in_order = sorted(site.relaying.uplinks, key=lambda uplink: uplink.name != best)
     return tuple(
-        (uplink.name, tuple(at.address for at in terminal.addresses if at.subnet == uplink.subnet))
+        (uplink.name, tuple(at.host for at in terminal.addresses if at.host and at.subnet == uplink.subnet))
         for uplink in in_order
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from controller.model.config import Mode, Site, Terminal
+from controller.model.config import Mode, Site, Terminal, TerminalAddress
 from controller.model.traffic import Address
 
 # Relays are overrides: in the state file, not in gateway.yaml.
@@ -164,6 +164,10 @@ class Observed:
     def port_name(self, number: int) -> str:
         """Return "" if the port is gone."""
         return next((name for name, port in self.ports.items() if port.number == number), "")
+
+    def mac_of(self, place: TerminalAddress) -> str | None:
+        """Return the MAC that gateway.yaml has, or the learned one."""
+        return place.mac or (self.macs.get((place.port, place.host)) if place.host else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from controller.model.traffic import Family, Interface, Network
 RELAYING = "relay/"  # reserved prefix of relaying networks' names
 HOST_END = "-h"  # suffix of the host's end of a pair
 HOST_MAC = "02:62:69:63:61:73"  # the host's end of every pair; each pair is a separate link
+BRIDGE_MAC = "02:62:69:63:61:72"  # the bridge's end of a pair to a LAN
 
 
 class Fallback(StrEnum):

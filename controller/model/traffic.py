@@ -68,7 +68,7 @@ class Family(Enum):
         self.never_routed = never_routed
 
     @staticmethod
-    def of(address: Address | Interface) -> Family:
+    def of(address: Address | Interface | Network) -> Family:
         return Family.IPV4 if address.version == 4 else Family.IPV6
 
 

@@ -13,9 +13,9 @@ from controller.program.program import Value, written
 
 
 def own(site: Site) -> tuple[Address, ...]:
-    """Return the gateway's own addresses, uplinks first."""
+    """Return the gateway's own addresses, uplinks first. Those of a LAN are the host's."""
     outside = (each.ip for uplink in site.uplinks for each in uplink.addresses)
-    inside = (each.ip for subnet in site.subnets for each in subnet.gateways)
+    inside = (each.ip for subnet in site.subnets if not subnet.lan for each in subnet.gateways)
     return (*outside, *inside)
 
 

@@ -58,6 +58,8 @@ from controller.program.tables import (
     ENTRY,
     FORWARD_PRIORITY,
     INSIDE_PRIORITY,
+    LAN_FORWARD_PRIORITY,
+    LAN_PRIORITIES,
     LEAVE,
     LEAVE_PRIORITIES,
     OUTSIDE_PRIORITY,
@@ -97,8 +99,7 @@ class _Groups:
     def __init__(self, site: Site, known: Known) -> None:
         self._site = site
         self._wanted = known.wanted
-        self._ports = known.observed.ports
-        self._macs = known.observed.macs
+        self._observed = known.observed
         self._screened = known.screened
         self._barred = known.wanted.barred.get(site.home, frozenset())
         self._through = metering.through(site)
@@ -107,9 +108,8 @@ class _Groups:
     def groups(self) -> Iterator[Group]:
         for each in served(self._site):
             own = each.subnet.uplink or each.terminal.default_uplink
-            port = self._ports.get(each.place.port)
-            mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
-            yield from _delivering(each, port, mac)
+            port = self._observed.ports.get(each.place.port)
+            yield from _delivering(each, port, self._observed.mac_of(each.place))
             yield from self._leaving(each, each.terminal, own, self._site.named)
         for back in answered(self._site):
             yield from self._leaving(back, back.returned.terminal, back.returned.uplink, self._site.named_there)
@@ -126,8 +126,8 @@ class _Groups:
 
     def _usable(self, family: Family) -> Iterator[UsableUplink]:
         for uplink in self._site.uplinks:
-            port, hop = self._ports.get(uplink.port), uplink.next_hop(family)
-            mac = hop and (hop.mac or self._macs.get((uplink.port, hop.address)))
+            port, hop = self._observed.ports.get(uplink.port), uplink.next_hop(family)
+            mac = hop and (hop.mac or self._observed.macs.get((uplink.port, hop.address)))
             if port and mac:
                 towards, name = _set_macs(uplink.mac or port.mac, mac), uplink.name
                 actions = copied = (*towards, Output(port.number))
@@ -203,7 +203,7 @@ class _Flows:
 
     def _inside_entry(self, name: str, port: Port) -> Iterator[Flow]:
         here = [each for each in served(self._site) if each.place.port == name]
-        for subnet in {each.subnet.name: each.subnet for each in here}.values():
+        for subnet in {each.subnet.name: each.subnet for each in here if not each.subnet.lan}.values():
             mac = _gateway_mac(subnet, port)
             for own in subnet.gateways:
                 beside = [each for each in here if each.subnet is subnet and each.family is Family.of(own)]
@@ -213,7 +213,7 @@ class _Flows:
         for each in here:
             mac = _gateway_mac(each.subnet, port)
             match = _by_source(each, port, eth_dst=mac, **antispoofing.written_mac(each.place))
-            yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
+            yield Flow(ENTRY, LAN_FORWARD_PRIORITY if each.network else FORWARD_PRIORITY, match, goto=ROUTE)
             if each.terminal.exit:
                 yield from internet_exit.entering(self._site, each, port.number, mac)
 
@@ -235,12 +235,13 @@ class _Flows:
     def _route(self) -> Iterator[Flow]:
         for each in served(self._site):
             delivered = (DecTtl(), ToGroup(each.delivery.group_id))
-            yield Flow(ROUTE, TERMINAL_PRIORITY, _match_to(each.family, each.address), delivered)
+            priority = INSIDE_PRIORITY if each.network else TERMINAL_PRIORITY
+            yield Flow(ROUTE, priority, _match_to(each.family, each.address), delivered)
             if each.back and (port := self._wires.get(each.place.port)):
                 to = _match_to(each.family, each.address, in_port=port.number)
                 yield Flow(ROUTE, BACK_PRIORITY, to, (DecTtl(), ToGroup(each.back.group_id)))
         outside = list(chain.from_iterable(uplink.addresses for uplink in self._site.uplinks))
-        inside = list(chain.from_iterable(subnet.gateways for subnet in self._site.subnets))
+        inside = list(chain.from_iterable(subnet.gateways for subnet in self._site.subnets if not subnet.lan))
         for address in antispoofing.own(self._site):
             yield Flow(ROUTE, OWN_PRIORITY, _match_to(Family.of(address), str(address)))
         for own in inside:
@@ -264,7 +265,7 @@ class _Flows:
 def _leave(
     each: Served | MirroredAddress, direction: Direction, match: Callable[..., Fields], named: tuple[TrafficClass, ...]
 ) -> Iterator[Flow]:
-    of_named, of_bicast, of_rest = LEAVE_PRIORITIES[direction]
+    of_named, of_bicast, of_rest = (LAN_PRIORITIES if each.network else LEAVE_PRIORITIES)[direction]
     for traffic, name in each.leaving:
         priority = of_named if traffic in named else of_bicast if traffic.protocols else of_rest
         for criteria in matches(traffic, each.family, direction):

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2s
+from ipaddress import IPv4Network, IPv6Network
 from itertools import chain, repeat
 
 from controller.model.config import Mode, Returned, Site, Subnet, Terminal, TerminalAddress
 from controller.model.traffic import Family, Interface, TrafficClass
 from controller.model.uplink import Uplink
-from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKind
+from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKind, written
 
 
 def numbered(names: Iterable[str]) -> dict[str, int]:
@@ -55,6 +56,10 @@ class Served:
     back: GroupName | None
     leaving: tuple[tuple[TrafficClass, GroupName], ...]
 
+    @property
+    def network(self) -> bool:
+        return self.place.host is None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MirroredAddress:
@@ -65,6 +70,10 @@ class MirroredAddress:
     address: str
     leaving: tuple[tuple[TrafficClass, GroupName], ...]
 
+    @property
+    def network(self) -> bool:
+        return isinstance(self.returned.address, IPv4Network | IPv6Network)
+
 
 @lru_cache(maxsize=256)
 def answered(site: Site) -> tuple[MirroredAddress, ...]:
@@ -73,7 +82,7 @@ def answered(site: Site) -> tuple[MirroredAddress, ...]:
         MirroredAddress(
             each,
             Family.of(each.address),
-            str(each.address),
+            written(each.address),
             tuple((traffic, named[_returning(each, traffic)]) for traffic in site.returned_classes),
         )
         for each in site.returned
@@ -82,7 +91,7 @@ def answered(site: Site) -> tuple[MirroredAddress, ...]:
 
 @lru_cache(maxsize=256)
 def served(site: Site) -> tuple[Served, ...]:
-    places = [(terminal, place, str(place.address)) for terminal in site.terminals for place in terminal.addresses]
+    places = [(terminal, place, written(place.address)) for terminal in site.terminals for place in terminal.addresses]
     named = _named(site)
     return tuple(
         Served(
@@ -132,7 +141,7 @@ def _named(site: Site) -> Mapping[str, GroupName]:
     names = [_returning(each, traffic) for each in site.returned for traffic in site.returned_classes]
     for terminal in site.terminals:
         for place in terminal.addresses:
-            address = str(place.address)
+            address = written(place.address)
             names.append(_delivery(terminal, address))
             if place.port in shared:
                 names.append(_back(terminal, address))

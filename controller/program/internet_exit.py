@@ -19,6 +19,7 @@ from controller.program.tables import (
     EXIT_FORGED_PRIORITY,
     EXIT_FORWARD_PRIORITY,
     EXIT_PRIORITY,
+    LAN_EXIT_PRIORITY,
     LEAVE,
 )
 
@@ -49,4 +50,4 @@ def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
     for each in answered(site):
         if each.family in to:
             match = fields(eth_type=each.family.eth_type, **{each.family.source: each.address})
-            yield Flow(LEAVE, EXIT_PRIORITY, match, to[each.family])
+            yield Flow(LEAVE, LAN_EXIT_PRIORITY if each.network else EXIT_PRIORITY, match, to[each.family])

@@ -45,8 +45,9 @@ def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group
     uplinks = {uplink.port: uplink for uplink in site.uplinks}
     by_table = {way.table: site.uplink(name) for name, way in through(site).items()}
     for each in served(site):
-        for bucket in _buckets(groups, each.delivery.group_id):
-            macs[each.place.port, each.place.address] = _written(bucket, "eth_dst")
+        if host := each.place.host:
+            for bucket in _buckets(groups, each.delivery.group_id):
+                macs[each.place.port, host] = _written(bucket, "eth_dst")
         for _, leaving in each.leaving:
             for bucket in _buckets(groups, leaving.group_id):
                 uplink = by_table.get(_led_to(bucket)) or uplinks.get(numbers.get(_sent_to(bucket), ""))

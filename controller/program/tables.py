@@ -35,12 +35,13 @@ TO_TERMINAL_PRIORITY = 10  # TCP from the host to a relayed terminal: to ROUTE
 PASSED_ON_PRIORITY = 9  # TCP of a relayed terminal that the host passes on: to ROUTE
 EXIT_FORGED_PRIORITY = 8  # drops sources of either site from the internet
 EXIT_FORWARD_PRIORITY = 6  # others from the internet: to LEAVE
+LAN_FORWARD_PRIORITY = 5  # devices of a LAN without an entry: to ROUTE
 
 # ROUTE
 OWN_PRIORITY = 50  # drops packets to the gateway's own addresses
 BACK_PRIORITY = 45  # to a terminal behind the ingress port
 TERMINAL_PRIORITY = 40
-INSIDE_PRIORITY = 30  # drops inside addresses of no terminal
+INSIDE_PRIORITY = 30  # delivers to devices of a LAN, drops other inside addresses of no terminal
 UNROUTED_PRIORITY = 20  # drops addresses that no router forwards
 EXCEPTED_PRIORITY = 18  # networks that relaying excepts: to LEAVE
 INTERCEPT_PRIORITY = 14  # TCP of a relayed terminal: to the host
@@ -49,9 +50,14 @@ OUTSIDE_PRIORITY = 10
 # LEAVE
 EXIT_DROP_PRIORITY = 60  # drops packets from an uplink to either site, where the site has an exit
 EXIT_PRIORITY = 50  # the other site's terminals to the internet
+LAN_EXIT_PRIORITY = 49  # devices of its LAN without an entry
 LEAVE_PRIORITIES = {  # classes with own modes, the bicast class, the rest
     Direction.RECEIVED: (45, 40, 30),
     Direction.SENT: (25, 20, 10),
+}
+LAN_PRIORITIES = {  # the same for devices of a LAN without an entry
+    Direction.RECEIVED: (29, 28, 27),
+    Direction.SENT: (9, 8, 7),
 }
 
 # NEIGHBOUR

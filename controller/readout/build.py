@@ -193,8 +193,7 @@ def _terminal(
         active_by=active_by(wanted, switch.site, terminal),
         mode_overridden=terminal.name in wanted.modes,
         addresses=tuple(
-            AddressView(at.address, at.subnet, at.port, at.mac or switch.observed.macs.get((at.port, at.address)))
-            for at in terminal.addresses
+            AddressView(at.address, at.subnet, at.port, switch.observed.mac_of(at)) for at in terminal.addresses
         ),
         sent=sent,
         received=received,

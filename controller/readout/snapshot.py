@@ -15,7 +15,7 @@ from controller.features.probing.view import PathView
 from controller.features.relays.view import InterceptionView, RelayView
 from controller.features.steering.logbook import By
 from controller.model.config import Mode
-from controller.model.traffic import Address, Interface
+from controller.model.traffic import Address, Interface, Network
 from controller.model.uplink import Period
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import GroupKind, PacketCounters, PortCounters
@@ -143,7 +143,7 @@ class GatewayView:
 
 @dataclass(frozen=True, slots=True)
 class AddressView:
-    address: Address
+    address: Address | Network  # a network: the devices of a LAN that have no entry
     subnet: str
     port: str
     mac: str | None  # None: neither configured nor learned

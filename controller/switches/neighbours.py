@@ -73,13 +73,13 @@ def wanted_neighbours(site: Site, observed: Observed, doubted: frozenset[str]) -
             subnet = site.subnet(place.subnet)
             own = subnet.gateway(Family.of(place.address))
             port = observed.ports.get(place.port)
-            if own and port and not place.mac:
-                yield WantedNeighbour((place.port, place.address), own.ip, subnet.mac or port.mac, None)
+            if own and port and place.host and not place.mac:
+                yield WantedNeighbour((place.port, place.host), own.ip, subnet.mac or port.mac, None)
 
 
 def learnable(site: Site) -> frozenset[Neighbour]:
     hops = ((uplink.port, hop.address) for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac)
-    places = ((at.port, at.address) for terminal in site.terminals for at in terminal.addresses if not at.mac)
+    places = ((at.port, at.host) for terminal in site.terminals for at in terminal.addresses if at.host and not at.mac)
     return frozenset((*hops, *places))
 
 
@@ -185,6 +185,6 @@ def _own_mac(site: Site, port: str, port_mac: str, target: Address) -> str | Non
         if uplink.port == port and target in [own.ip for own in uplink.addresses]:
             return uplink.mac or port_mac
     for subnet in site.subnets:
-        if port in site.inside_ports and target in [own.ip for own in subnet.gateways]:
+        if not subnet.lan and port in site.inside_ports and target in [own.ip for own in subnet.gateways]:
             return subnet.mac or port_mac
     return None

@@ -46,9 +46,15 @@ def ports_once(site: Site, place: Node) -> None:
             if name in seen:
                 raise ConfigError(place.file, where, name, f"a port that is not also at {seen[name]}")
             seen[name] = where
+    for subnet in site.subnets:
+        for at, name in _of_lan(subnet):
+            if name in seen:
+                where = f"{place.where}.subnets.{subnet.name}.{at}"
+                raise ConfigError(place.file, where, name, f"an interface that is not also at {seen[name]}")
+            seen[name] = f"{place.where}.subnets.{subnet.name}.{at}"
     for terminal in site.terminals:
         for number, inside in enumerate(terminal.own):
-            if inside.port in seen:
+            if inside.port in seen and not site.subnet(inside.subnet).lan:
                 where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
                 raise ConfigError(
                     place.file, where, inside.port, f"another port: this one is also at {seen[inside.port]}"
@@ -60,6 +66,13 @@ def _of_relaying(site: Site) -> Iterator[tuple[str, str]]:
         yield "relaying.port", site.relaying.port
         for uplink in site.relaying.uplinks:
             yield f"relaying.uplinks.{uplink.name}.port", uplink.port
+
+
+def _of_lan(subnet: Subnet) -> Iterator[tuple[str, str]]:
+    if subnet.lan:
+        yield "device", subnet.lan.device
+        yield "port", subnet.lan.port
+        yield "port", f"{subnet.lan.port}{HOST_END}"
 
 
 def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Node) -> None:
@@ -90,7 +103,10 @@ def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable
     taken: dict[Address, str] = {}
     for site in sites:
         uplinks = ((f"uplinks.{uplink.name}.addresses", own.ip) for uplink in site.uplinks for own in uplink.addresses)
-        taken |= {address: f"sites.{site.name}.{at}" for at, address in (*uplinks, *_inside(site))}
+        hosts = {own.ip for subnet in site.subnets if subnet.lan for own in subnet.gateways}
+        taken |= {
+            address: f"sites.{site.name}.{at}" for at, address in (*uplinks, *_inside(site)) if address not in hosts
+        }
     for where, endpoint in named:
         at = taken.get(ip_address(endpoint.host))
         if at is not None:
@@ -109,7 +125,8 @@ def _inside(site: Site) -> Iterator[tuple[str, Address]]:
             yield _gateways_at(subnet), own.ip
     for terminal in site.terminals:
         for number, each in enumerate(terminal.own):
-            yield f"terminals.{terminal.name}.addresses[{number}].address", each.address
+            if each.host:
+                yield f"terminals.{terminal.name}.addresses[{number}].address", each.host
 
 
 # Warnings

@@ -49,7 +49,7 @@ def _one_of(there: list[str]) -> str:
     return f"one of the site's classes {', '.join(there)}" if there else "no class: the site has no `classes`"
 
 
-def flows_of(classes: Iterable[TrafficClass], addresses: Iterable[Address]) -> int:
+def flows_of(classes: Iterable[TrafficClass], addresses: Iterable[Address | Network]) -> int:
     families = [Family.of(address) for address in addresses]
     return sum(count(traffic, family) * families.count(family) for traffic in classes for family in Family)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -15,7 +16,7 @@ from controller.edges.config.classes import BICAST, classes_of, few_enough, mode
 from controller.edges.config.document import Mapped, Node, a_host, interfaces, one_a_family
 from controller.edges.config.peer_sites import mirrored, without_copies
 from controller.edges.config.reach import reach_of, reaching
-from controller.edges.config.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
+from controller.edges.config.relaying import can_be_relayed, pair_port, relaying_of, spoken_for, subnets_of
 from controller.edges.config.settings import listeners, settings_of
 from controller.edges.config.uplinks import (
     OF_BUDGETS,
@@ -36,12 +37,14 @@ from controller.model.config import (
     CopyWindow,
     Datapath,
     Exit,
+    Lan,
     Mode,
     Site,
     Subnet,
     Terminal,
     TerminalAddress,
 )
+from controller.model.relaying import BRIDGE_MAC, HOST_MAC
 from controller.model.traffic import Family, Interface, Protocol, TrafficClass
 from controller.model.uplink import NextHop, Uplink
 from controller.protocol import enrolment
@@ -164,7 +167,8 @@ def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
 def _site(name: str, place: Node) -> Site:
     keys = place.mapping(
         *("datapath", "bicast", "classes", "copies", "access_points", "bridge", "mirrors", "relaying", "reach"),
-        required=("dpid", "uplinks", "subnets", "terminals"),
+        "terminals",
+        required=("dpid", "uplinks", "subnets"),
     )
     chosen = keys.maybe("bicast", _bicast, None)
     uplinks = tuple(_uplink(label, inner) for label, inner in keys["uplinks"].by_name(MOST_UPLINKS, "uplinks"))
@@ -181,9 +185,10 @@ def _site(name: str, place: Node) -> Site:
     access_points = keys.maybe("access_points", access_points_of, ())
     named = keys.maybe("classes", classes_of, ())
     air = {access_point.name: access_point.name for access_point in access_points}
+    written = keys.maybe("terminals", lambda at: dict(at.by_name(MOST_TERMINALS, "terminals")), {})
+    of_lans = {each.name: Node(place.file, f"{place.where}.terminals.{each.name}", {}) for each in subnets if each.lan}
     terminals = tuple(
-        _terminal(label, at, subnets, uplink_names, air, named)
-        for label, at in keys["terminals"].by_name(MOST_TERMINALS, "terminals")
+        _terminal(label, at, subnets, uplink_names, air, named) for label, at in {**of_lans, **written}.items()
     )
     site = Site(
         name=name,
@@ -295,12 +300,15 @@ def _next_hop(place: Node, own: tuple[Interface, ...]) -> NextHop:
 
 
 def _subnet(name: str, place: Node, uplinks: dict[str, str]) -> Subnet:
-    keys = place.mapping("mac", "uplink", required=("gateways",))
+    of_lan = ("device", "port") if {"device", "port"} & place.named().keys() else ()
+    keys = place.mapping("mac", "uplink", "device", "port", required=("gateways", *of_lan))
+    served = keys.maybe("device", lambda at: Lan(at.port_name(), pair_port(keys["port"])), None)
     return Subnet(
         name=name,
         gateways=interfaces(keys["gateways"]),
-        mac=keys.maybe("mac", Node.mac, None),
+        mac=keys.maybe("mac", Node.mac, BRIDGE_MAC if served else None),
         uplink=keys.maybe("uplink", lambda at: at.choice(uplinks), None),
+        lan=served,
     )
 
 
@@ -314,14 +322,10 @@ def _terminal(
 ) -> Terminal:
     if name == EVERYBODY:
         raise ConfigError(place.file, place.where, name, "another name: this one means all terminals")
-    keys = place.mapping("mode", "modes", "default_uplink", "access_point", "exit", "relayed", required=("addresses",))
-    inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each(MOST_ADDRESSES, "addresses")]
-    if not inside:
-        raise keys["addresses"].wrong("at least one address")
-    for family in Family:
-        _check_one_per_subflow(
-            [place for place in inside if Family.of(place.address) is family], subnets, keys["addresses"]
-        )
+    lan = next((subnet for subnet in subnets if subnet.lan and subnet.name == name), None)
+    of_hosts = () if lan else ("access_point", "exit", "relayed")
+    keys = place.mapping("mode", "modes", "default_uplink", *of_hosts, required=() if lan else ("addresses",))
+    inside = list(_networks(lan)) if lan else _hosts(name, keys["addresses"], subnets)
     return Terminal(
         name=name,
         addresses=tuple(inside),
@@ -334,8 +338,24 @@ def _terminal(
     )
 
 
-def _terminal_address(place: Node, subnets: tuple[Subnet, ...]) -> TerminalAddress:
-    keys: Mapped = place.mapping("mac", required=("address", "port"))
+def _networks(subnet: Subnet) -> Iterator[TerminalAddress]:
+    """Yield the networks of a LAN: one terminal is all of its devices without an entry."""
+    if subnet.lan:
+        for own in subnet.gateways:
+            yield TerminalAddress(own.network, subnet.name, subnet.lan.port, HOST_MAC)
+
+
+def _hosts(name: str, place: Node, subnets: tuple[Subnet, ...]) -> list[TerminalAddress]:
+    inside = [_terminal_address(name, inner, subnets) for inner in place.each(MOST_ADDRESSES, "addresses")]
+    if not inside:
+        raise place.wrong("at least one address")
+    for family in Family:
+        _check_one_per_subflow([each for each in inside if Family.of(each.address) is family], subnets, place)
+    return inside
+
+
+def _terminal_address(name: str, place: Node, subnets: tuple[Subnet, ...]) -> TerminalAddress:
+    keys: Mapped = place.mapping("mac", "port", required=("address",))
     address = keys["address"].address()
     subnet = next((subnet for subnet in subnets if subnet.holds(address)), None)
     if subnet is None:
@@ -344,7 +364,15 @@ def _terminal_address(place: Node, subnets: tuple[Subnet, ...]) -> TerminalAddre
     gateway = subnet.gateway(Family.of(address))
     assert gateway is not None
     a_host(keys["address"], address, gateway)
-    return TerminalAddress(address, subnet.name, keys["port"].port_name(), keys.maybe("mac", Node.mac, None))
+    mac, port = keys.maybe("mac", Node.mac, None), keys.maybe("port", Node.port_name, None)
+    if subnet.lan and port is None:
+        return TerminalAddress(address, subnet.name, subnet.lan.port, HOST_MAC, leased_to=mac or name)
+    if subnet.lan or port is None:
+        expected = (
+            f"no port: the host serves the subnet {subnet.name}" if subnet.lan else "a value: this key is required"
+        )
+        raise ConfigError(place.file, f"{place.where}.port", port, expected)
+    return TerminalAddress(address, subnet.name, port, mac)
 
 
 def _check_one_per_subflow(places: list[TerminalAddress], subnets: tuple[Subnet, ...], place: Node) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from ipaddress import ip_network
 
 from controller.edges.config.classes import MOST_FLOWS, flows_of, too_many
 from controller.edges.config.document import Node
 from controller.edges.config.reach import reaching_peer
 from controller.edges.config.relaying import LONGEST_PORT
 from controller.edges.config.uplinks import unlimited_at
-from controller.model.config import ConfigError, Exit, Mode, Returned, Site, Terminal
+from controller.model.config import ConfigError, Exit, Mode, Returned, Site, Subnet, Terminal
 from controller.model.relaying import HOST_END
-from controller.model.traffic import Family
+from controller.model.traffic import Address, Family, Network
 
 
 def mirrored(sites: Mapping[str, Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
@@ -55,7 +56,7 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:
         unlimited_at(Node(place.file, f"{place.where}.uplinks.{uplink.name}", None), uplink.limits, other.name)
     returned = tuple(_returned(other))
     for each in returned:
-        if any(subnet.holds(each.address) for subnet in site.subnets):
+        if any(_overlap(subnet, each.address) for subnet in site.subnets):
             raise wrong(
                 f"a site with terminals outside this site's subnets: {each.address} of {each.terminal.name} is inside"
             )
@@ -66,6 +67,10 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:
         raise wrong(too_many(f"the terminals' addresses and this site's {len(site.inside_ports)} inside ports"))
     uplinks = tuple(replace(uplink, limits=other.uplink(uplink.name).limits) for uplink in site.uplinks)
     return replace(site, uplinks=uplinks, returned=returned, named_there=other.named, networks_there=other.networks)
+
+
+def _overlap(subnet: Subnet, there: Address | Network) -> bool:
+    return any(own.version == there.version and own.network.overlaps(ip_network(there)) for own in subnet.gateways)
 
 
 def _returned(site: Site) -> Iterator[Returned]:
@@ -116,7 +121,8 @@ def without_copies(sites: Iterable[Site], places: Mapping[str, Node]) -> tuple[S
 def _without_copies(site: Site, place: Node) -> Site:
     if site.other_end is not None:
         return site
-    written = place.named()["terminals"].named()
-    modes = (each.mode if "mode" in written[each.name].named() else Mode.SINGLE for each in site.terminals)
-    terminals = (replace(each, mode=mode) for each, mode in zip(site.terminals, modes, strict=True))
-    return replace(site, terminals=tuple(terminals))
+    terminals = place.named().get("terminals")
+    written = {name: at.named() for name, at in terminals.named().items()} if terminals else {}
+    modes = (each.mode if "mode" in written.get(each.name, {}) else Mode.SINGLE for each in site.terminals)
+    changed = (replace(each, mode=mode) for each, mode in zip(site.terminals, modes, strict=True))
+    return replace(site, terminals=tuple(changed))

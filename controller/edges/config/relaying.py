@@ -28,7 +28,7 @@ def relaying_of(place: Node, uplinks: tuple[Uplink, ...]) -> RelayConfig:
     if missing:
         raise keys["uplinks"].wrong(f"every uplink of the site: {missing[0]} is missing")
     return RelayConfig(
-        port=_port(keys["port"]),
+        port=pair_port(keys["port"]),
         uplinks=_uplinks(written, uplinks),
         fallback=keys.maybe("fallback", lambda at: at.choice({each.value: each for each in Fallback}), Fallback.DIRECT),
         choose=keys.maybe("choose", lambda at: at.choice({each.value: each for each in Choosing}), Choosing.NEAREST),
@@ -52,7 +52,7 @@ def spoken_for(terminals: tuple[Terminal, ...], relaying: RelayConfig | None, pl
         if terminal.relayed and relaying is None:
             raise ConfigError(place.file, f"{at}.relayed", "true", f"`relaying` at {place.where}, or false")
         added = tuple(_locals(terminal, relaying, taken, place.file, at)) if relaying and terminal.relayed else ()
-        taken |= {each.address: f"{terminal.name}'s at {at}.addresses" for each in added}
+        taken |= {each.host: f"{terminal.name}'s at {at}.addresses" for each in added if each.host}
         found.append(replace(terminal, addresses=(*terminal.addresses, *added)))
     return tuple(found)
 
@@ -86,7 +86,7 @@ def _networks_apart(sites: Iterable[tuple[Site, Node]]) -> None:
         seen += of_this_site
 
 
-def _port(place: Node) -> str:
+def pair_port(place: Node) -> str:
     name = place.port_name()
     if len(name) > LONGEST_PORT:
         raise place.wrong(f"a name of at most {LONGEST_PORT} characters: the host's end is called NAME{HOST_END}")
@@ -109,7 +109,7 @@ def _uplinks(written: Mapping[str, Node], uplinks: tuple[Uplink, ...]) -> tuple[
         if found and set(map(Family.of, gateways)) != set(map(Family.of, found[0].gateways)):
             raise keys["gateways"].wrong(f"addresses of the same families as at {found[0].name}")
         bandwidth_bps = keys.maybe("bandwidth_bps", Node.bits_per_second, None)
-        found.append(RelayingUplink(uplink.name, _port(keys["port"]), gateways, bandwidth_bps))
+        found.append(RelayingUplink(uplink.name, pair_port(keys["port"]), gateways, bandwidth_bps))
     return tuple(found)
 
 
@@ -125,8 +125,8 @@ def _locals(
 ) -> Iterator[TerminalAddress]:
     for uplink in relaying.uplinks:
         for gateway in uplink.gateways:
-            of_family = (at.address for at in terminal.addresses if at.address.version == gateway.version)
-            own = next(of_family, terminal.addresses[0].address)
+            hosts = [at.host for at in terminal.addresses if at.host]
+            own = next((host for host in hosts if host.version == gateway.version), hosts[0])
             address = ip_address(int(gateway.network.network_address) | int(own) & int(gateway.network.hostmask))
             whose = "reserved for the network" if is_reserved(address, gateway) else taken.get(address)
             if whose:
