@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from controller.model.config import Config, Datapath, Site
-from gateway import internet_exit, links, ovs, sending, tls
+from gateway import internet_exit, lan, links, ovs, sending, tls
 from gateway.host import HostError, ovs_vsctl, run, wait_for
-from gateway.plan import CONTROLLER_COLUMNS, plan, unmade
+from gateway.plan import CONTROLLER_COLUMNS, made_by_us, plan, unmade
 from gateway.ports import awaited, made_by_agent, read_by_us, unopened
 from gateway.step import BridgePlan, HostState, Refusal, Step
 from gateway.undo import removal
@@ -59,8 +59,10 @@ def look(sites: Iterable[Site]) -> HostState:
     here = {link.name: link for link in links.read()}
     ours = {name for site in sites for name in read_by_us(site)}
     offloads = {name: links.offloads(name) for name in sorted(ours & here.keys())}
-    exits = {site.name: internet_exit.read(site, port, here) for site in sites if (port := internet_exit.port_of(site))}
-    return HostState(ovs.read(), here, offloads, sending.room() if ours else None, exits)
+    ends = {port: internet_exit.read(site, port, here) for site in sites if (port := internet_exit.port_of(site))}
+    for site in sites:
+        ends |= lan.read(site, here)
+    return HostState(ovs.read(), here, offloads, sending.room() if ours else None, ends)
 
 
 def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False) -> Work:
@@ -92,10 +94,7 @@ def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
     """Return ports missing from host and OVS that nobody creates. OVS patch ports are no interfaces."""
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
     names = dict.fromkeys(
-        name
-        for site in sites
-        for name in site.ports
-        if name not in made_by_agent(site) and name != internet_exit.port_of(site)
+        name for site in sites for name in site.ports if name not in {*made_by_agent(site), *made_by_us(site)}
     )
     return tuple(name for name in names if name not in seen.links and name not in opened)
 

@@ -16,6 +16,7 @@ MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
 UNDERLAY = "bicast-underlay"
 SYSCTLS = "bicast-sysctls"
+ADDRESSES = "bicast-addresses"
 
 SOCKET_LINK = "bicast.sock"  # in OVS's directory: a link to the controller's socket
 
@@ -40,7 +41,8 @@ class SeenPort:
     error: str
     offloads_taken: tuple[str, ...]  # turned off by bicast
     underlay_taken: tuple[str, ...]  # a tunnel's outer device, and offloads turned off there
-    sysctls_taken: tuple[str, ...]  # set by bicast for the exit, each with its value before
+    sysctls_taken: tuple[str, ...]  # set by bicast for the host's end, each with its value before
+    addresses_given: tuple[str, ...]  # of a LAN's device, set by bicast
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def _port(row: Row) -> SeenPort:
         offloads_taken=tuple(_map(row["external_ids"]).get(OFFLOADS, "").split()),
         underlay_taken=tuple(_map(row["external_ids"]).get(UNDERLAY, "").split()),
         sysctls_taken=tuple(_map(row["external_ids"]).get(SYSCTLS, "").split()),
+        addresses_given=tuple(_map(row["external_ids"]).get(ADDRESSES, "").split()),
     )
 
 

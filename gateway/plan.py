@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 from controller.model.config import Datapath, Site
 from controller.model.settings import Endpoint, LocalSocket, Settings
-from gateway import internet_exit, ports, sending
+from gateway import host_end, internet_exit, lan, ports, sending
 from gateway.host import ovs_vsctl
 from gateway.ovs import MADE, SOCKET_LINK, SeenBridge, SeenController, SeenOvs, socket_link
 from gateway.ports import UNMADE
@@ -55,15 +55,28 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -
         (
             *_tls(files, seen.ovs),
             *_bridge(site, bridge),
-            *internet_exit.pair(site, seen.links),
+            *_pairs(site, seen),
             *ports.steps(site, bridge, seen),
             *internet_exit.steps(site, bridge, seen),
+            *lan.steps(site, bridge, seen),
             *_socket(settings, seen.ovs),
             *_controller(site, settings, bridge),
             *_room(site, seen),
         ),
         tuple(_refusals(site, settings, files, bridge, seen)),
     )
+
+
+def made_by_us(site: Site) -> tuple[str, ...]:
+    """Return the ports to this host, of which `bicast bridge` makes both ends."""
+    exits = internet_exit.port_of(site)
+    return (*((exits,) if exits else ()), *lan.ports_of(site))
+
+
+def _pairs(site: Site, seen: HostState) -> Iterator[Step]:
+    if port := internet_exit.port_of(site):
+        yield from host_end.pair(port, seen.links)
+    yield from lan.pairs(site, seen.links)
 
 
 def _tls(files: Files | None, ovs: SeenOvs) -> Iterator[Step]:
@@ -155,7 +168,7 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
 
 def _room(site: Site, seen: HostState) -> Iterator[Step]:
     """Yield the step for the send buffer. The socket exists after the first packet, so a port must exist."""
-    there = {*seen.links, internet_exit.port_of(site)}
+    there = {*seen.links, *made_by_us(site)}
     if site.datapath is not Datapath.NETDEV or there.isdisjoint(site.ports):
         return
     found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "no packet sent yet"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.model.traffic import Network
 from gateway.links import Link, Offloads
 from gateway.ovs import SeenOvs
 
@@ -38,10 +37,12 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenExit:
-    rules: str  # its nft table; "": there is none
-    routes: frozenset[Network]  # by the host's end of the pair
+class SeenHostEnd:
+    """The host's settings for its end of a pair."""
+
+    table: str  # its nft table; "": there is none
     sysctls: Mapping[str, str]  # those that matter; "": not there
+    routes: frozenset[str]  # over the pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class HostState:
     links: Mapping[str, Link]
     offloads: Mapping[str, Offloads]  # of netdev ports, and of tunnels' outer devices
     room_bytes: int | None  # send buffer of a netdev datapath; None: no socket
-    exits: Mapping[str, SeenExit] = field(default_factory=dict)  # by site, where this host is the exit
+    host_ends: Mapping[str, SeenHostEnd] = field(default_factory=dict)  # by the bridge's port
 
 
 @dataclass(frozen=True, slots=True)

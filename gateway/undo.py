@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Set
 
 from controller.model.config import Site
-from gateway import internet_exit
+from gateway import internet_exit, lan
 from gateway.host import ovs_vsctl
 from gateway.step import BridgePlan, HostState, Refusal, Step
 
 
 def removal(site: Site, seen: HostState, going: Set[str]) -> BridgePlan:
     ovs, bridge = seen.ovs, seen.ovs.bridge(site.bridge)
-    steps = list(internet_exit.removal(site, bridge, seen))
+    steps = [*internet_exit.removal(site, bridge, seen), *lan.removal(site, bridge, seen)]
     if bridge is None:
         return BridgePlan(site.name, (*steps, Step(f"bridge {site.bridge}", "absent", "absent")))
     if not bridge.made:

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The LANs that this host serves: it is the router of their devices, and the bridge is its way out.
+
+    devices ── device ── routes of this host ── host's end ═ port ── bridge ── uplinks
+
+What comes from a LAN, and from the host's own address in it, leaves by the bridge. Where that is not possible, the
+host's own default route and its NAT remain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from controller.model.config import Lan, Site, Subnet
+from controller.model.relaying import BRIDGE_MAC, HOST_MAC
+from controller.model.traffic import Family, Interface
+from gateway import host_end
+from gateway.host import HostError, ovs_vsctl, run
+from gateway.links import Link
+from gateway.ovs import ADDRESSES, SeenBridge
+from gateway.ports import underlays_of
+from gateway.step import HostState, SeenHostEnd, Step
+
+RULES_AT = 8650  # the priority of the rules; the tables of routes have the numbers after it
+NEXT_HOPS = {Family.IPV4: "169.254.98.1", Family.IPV6: "fe80::62"}  # nobody answers for them: their MAC is fixed
+RULES = """\
+table inet {table} {{
+	chain leaving {{
+		type nat hook postrouting priority srcnat; policy accept;
+{leaving}	}}
+
+	chain entering {{
+		type filter hook forward priority filter; policy accept;
+{entering}	}}
+}}
+"""
+LEAVING = '\t\tiifname "{inside}" oifname "{outside}" masquerade\n'
+ENTERING = '\t\tiifname "{outside}" oifname "{inside}" ct state != {{ established, related }} drop\n'
+
+
+def lans(site: Site) -> tuple[tuple[Subnet, Lan], ...]:
+    return tuple((subnet, subnet.lan) for subnet in site.subnets if subnet.lan)
+
+
+def ports_of(site: Site) -> tuple[str, ...]:
+    return tuple(lan.port for _, lan in lans(site))
+
+
+def _table(lan: Lan) -> str:
+    return f"bicast-{lan.port}"
+
+
+def read(site: Site, links: Mapping[str, Link]) -> dict[str, SeenHostEnd]:
+    rules = tuple(_rules()) if lans(site) else ()
+    found = {}
+    for number, (subnet, lan) in enumerate(lans(site), 1):
+        routes = (*rules, *_routes(RULES_AT + number), *_neighbours(host_end.host_end(lan.port), links))
+        found[lan.port] = host_end.seen(_table(lan), _wanted_sysctls(site, subnet, lan, links), routes)
+    return found
+
+
+def _rules() -> Iterator[str]:
+    for family in ("-4", "-6"):
+        for rule in json.loads(run(("ip", "-json", family, "rule", "show")).out or "[]"):
+            if rule["priority"] in (RULES_AT, RULES_AT + 1) and "srclen" in rule:
+                only = " suppress_prefixlength 0" if rule.get("suppress_prefixlen") == 0 else ""
+                source = f"from {rule['src']}/{rule['srclen']}"
+                yield f"priority {rule['priority']} {source} lookup {rule['table']}{only}"
+
+
+def _routes(table: int) -> Iterator[str]:
+    for family in ("-4", "-6"):
+        try:
+            routes = json.loads(run(("ip", "-json", family, "route", "show", "table", str(table))).out or "[]")
+        except HostError:  # there is no such table
+            continue
+        for route in routes:
+            yield f"{route['dst']} via {route.get('gateway')} dev {route.get('dev')} table {table}"
+
+
+def _neighbours(end: str, links: Mapping[str, Link]) -> Iterator[str]:
+    if end in links:
+        for one in json.loads(run(("ip", "-json", "neighbour", "show", "dev", end, "nud", "permanent")).out or "[]"):
+            yield f"{one['dst']} lladdr {one.get('lladdr')} dev {end}"
+
+
+# Steps
+
+
+def pairs(site: Site, links: Mapping[str, Link]) -> Iterator[Step]:
+    for subnet, lan in lans(site):
+        yield from host_end.pair(lan.port, links, (subnet.mac or BRIDGE_MAC, HOST_MAC))
+
+
+def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[Step]:
+    for number, (subnet, lan) in enumerate(lans(site), 1):
+        found, link = seen.host_ends[lan.port], seen.links.get(lan.device)
+        wanted = _wanted_sysctls(site, subnet, lan, seen.links)
+        yield host_end.sysctls(f"{lan.device} forwarding", lan.port, bridge, wanted, found)
+        if link:
+            yield from _served(subnet, lan, link, bridge)
+        for own in subnet.gateways:
+            yield from _led(own, subnet, lan, RULES_AT + number, found)
+        yield host_end.nat(f"{lan.device} NAT", _table(lan), _nat(site, lan, seen.links), found)
+
+
+def _served(subnet: Subnet, lan: Lan, link: Link, bridge: SeenBridge | None) -> Iterator[Step]:
+    up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", lan.device, "up"),)
+    yield Step(f"{lan.device} link", "up" if link.up else "down", "up", up)
+    absent = [str(own) for own in subnet.gateways if own not in link.addresses]
+    addresses, commands = " ".join(map(str, subnet.gateways)), []
+    if absent:
+        remembered = " ".join(dict.fromkeys((*_given(lan, bridge), *absent)))
+        commands = [ovs_vsctl("set", "Interface", lan.port, f'external_ids:{ADDRESSES}="{remembered}"')]
+        commands += [("ip", "address", "replace", own, "dev", lan.device) for own in absent]
+    found = f"without {' '.join(absent)}" if absent else addresses
+    yield Step(f"{lan.device} addresses", found, addresses, tuple(commands))
+
+
+def _given(lan: Lan, bridge: SeenBridge | None) -> tuple[str, ...]:
+    """Return the addresses that bicast gave to the device."""
+    row = bridge.port(lan.port) if bridge else None
+    return row.addresses_given if row else ()
+
+
+def _led(own: Interface, subnet: Subnet, lan: Lan, table: int, found: SeenHostEnd) -> Iterator[Step]:
+    """Yield the steps that lead one network of the LAN to the bridge."""
+    end, hop, family = host_end.host_end(lan.port), NEXT_HOPS[Family.of(own)], f"-{own.version}"
+    neighbour = f"{hop} lladdr {subnet.mac or BRIDGE_MAC} dev {end}"
+    route = f"default via {hop} dev {end} table {table}"
+    # The host's other routes come first, all but the default one.
+    rules = (
+        f"priority {RULES_AT} from {own.network} lookup main suppress_prefixlength 0",
+        f"priority {RULES_AT + 1} from {own.network} lookup {table}",
+    )
+    there = {neighbour, route, *rules} <= found.routes
+    commands: list[tuple[str, ...]] = []
+    if not there:
+        commands.append(("ip", family, "neighbour", "replace", *neighbour.split(), "nud", "permanent"))
+        commands.append(("ip", family, "route", "replace", *route.split(), *(("onlink",) if own.version == 4 else ())))
+        missing = (each for each in rules if each not in found.routes)
+        commands += [("ip", family, "rule", "add", *each.split()) for each in missing]
+    wanted = f"by {lan.port}"
+    yield Step(f"way of {own.network}", wanted if there else "not by the bridge", wanted, tuple(commands))
+
+
+def _wanted_sysctls(site: Site, subnet: Subnet, lan: Lan, links: Mapping[str, Link]) -> dict[str, str]:
+    inside = [host_end.host_end(lan.port), *([lan.device] if lan.device in links else [])]
+    return host_end.forwarding(map(Family.of, subnet.gateways), inside, host_end.onward(site, links))
+
+
+def _nat(site: Site, lan: Lan, links: Mapping[str, Link]) -> str:
+    names = [*underlays_of(site), *host_end.onward(site, links)]
+    ways = [{"inside": lan.device, "outside": name} for name in dict.fromkeys(names) if name != lan.device]
+    leaving, entering = ("".join(line.format(**way) for way in ways) for line in (LEAVING, ENTERING))
+    return RULES.format(table=_table(lan), leaving=leaving, entering=entering)
+
+
+# Undo
+
+
+def removal(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[Step]:
+    for subnet, lan in lans(site):
+        found = seen.host_ends[lan.port]
+        networks = [str(own.network) for own in subnet.gateways]
+        for rule in sorted(each for each in found.routes if each.startswith("priority ")):
+            if rule.split()[3] in networks:
+                family = "-6" if ":" in rule else "-4"
+                yield Step(f"rule {rule}", "present", "absent", (("ip", family, "rule", "delete", *rule.split()),))
+        link = seen.links.get(lan.device)
+        for own in _given(lan, bridge) if link else ():
+            if own in map(str, link.addresses if link else ()):
+                command = ("ip", "address", "delete", own, "dev", lan.device)
+                yield Step(f"{lan.device} {own}", "present", "absent", (command,))
+        yield from host_end.removal(lan.device, _table(lan), lan.port, bridge, seen.links, found)
