@@ -21,6 +21,7 @@ VERBS = {
     "run": ("cli.run", "run the controller on a gateway.yaml"),
     "check": ("cli.check", "check a gateway.yaml and list its errors"),
     "bridge": ("cli.bridge", "prepare the bridge that a gateway.yaml names"),
+    "lan": ("cli.lan", "serve the devices of this host's LANs with addresses and names"),
     "doctor": ("cli.doctor", "find what this machine lacks, with the command that fixes it"),
     "page": ("cli.page", "print a link that signs a browser in to the controller's page"),
     "status": ("cli.status", "show gateways, uplinks and terminals"),

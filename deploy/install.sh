@@ -18,7 +18,7 @@ fi
 install -D -m 644 "$1" /etc/bicast/gateway.yaml
 getent group bicast >/dev/null || groupadd --system bicast
 units=/etc/systemd/system
-install -m 644 "$tree/deploy/bicast.service" "$tree/deploy/bicast-bridge.service" "$units"
+install -m 644 "$tree"/deploy/bicast{,-bridge,-lan}.service "$units"
 rm -f "$units"/bicast.service.d/{tls,token,reader-token,api-tls}.conf
 for each in tls:tls/controller.key token:api-token reader-token:api-reader-token api-tls:tls/api.key; do
     [[ ! -e /etc/bicast/${each#*:} ]] || install -D -m 644 "$tree/deploy/bicast-${each%%:*}.conf" "$units/bicast.service.d/${each%%:*}.conf"

@@ -9,7 +9,10 @@ from tests.packages.gateway import FILE, GatewayMachine
 from tests.packages.release import NAMES, Release
 from tests.system.evidence import until
 
-UNITS = ("bicast.service", "bicast-bridge.service", *(f"bicast-agent@{role}.service" for role in ("gateway", "relay")))
+UNITS = (
+    *(f"bicast{each}.service" for each in ("", "-bridge", "-lan")),
+    *(f"bicast-agent@{role}.service" for role in ("gateway", "relay")),
+)
 DEVELOPMENT = ("gcc", "cc", "clang", "go", "ruff", "mypy", "pytest")
 MEGABYTE = 1024  # in the unit of Installed-Size
 LIMITS_MB = {"bicast-agent": 40, "bicast": 160}  # 200 MB with both

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 from collections.abc import Iterator
@@ -43,7 +44,9 @@ def in_opt(*lines: str) -> list[str]:
 
 
 def test_systemd_accepts_the_units() -> None:
-    units = " ".join(f"/opt/bicast/deploy/bicast{kind}" for kind in (".service", ".socket", "-bridge.service"))
+    units = " ".join(
+        f"/opt/bicast/deploy/bicast{kind}" for kind in (".service", ".socket", "-bridge.service", "-lan.service")
+    )
     done = run(in_opt(f"systemd-analyze verify --man=no {units}"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -53,6 +56,7 @@ def test_systemd_accepts_the_units() -> None:
     [
         ["bicast.service"],
         ["bicast-bridge.service"],
+        ["bicast-lan.service"],
         *(["bicast-agent@.service", f"bicast-agent@{role}.service.d/rights.conf"] for role in ROLES),
     ],
 )
@@ -234,6 +238,26 @@ def test_the_hardened_bridge_unit_prepares_a_bridge(tmp_path: Path) -> None:
         assert systemd.property("bicast-bridge", "Result") == "success"
         assert systemd.run("/opt/bicast/bicast", "bridge", "/etc/bicast/gateway.yaml").endswith("nothing to change")
         systemd.run("/usr/share/openvswitch/scripts/ovs-ctl", "stop")
+
+
+def test_the_hardened_lan_unit_gives_a_device_an_address(tmp_path: Path) -> None:
+    prepare = (
+        *prepared(tmp_path / "controller.log"),
+        "cp /opt/bicast/topologies/lan.yaml /etc/bicast/gateway.yaml",
+        "cp /opt/bicast/deploy/bicast-lan.service /etc/systemd/system",
+        "mkdir -p /etc/systemd/system/bicast-lan.service.d",
+        "cp /etc/systemd/system/bicast.service.d/test.conf /etc/systemd/system/bicast-lan.service.d",
+        "ip link add lan0 up type veth peer name device && ip link set device up",
+        "ip address add 192.168.8.1/24 dev lan0",
+    )
+    with booted(tmp_path, "\n".join(prepare)) as systemd:
+        systemd.ctl("start", "bicast-lan")
+        asks = ("busybox", "udhcpc", "-B", "-i", "device", "-n", "-q", "-t", "20", "-T", "1", "-s", "/bin/true")
+        systemd.run(*asks, "-x", "hostname:tablet")  # fails without an answer
+        assert re.search(r" 192\.168\.8\.\d+ tablet ", systemd.run("cat", "/var/lib/bicast-lan/leases"))
+        assert systemd.run("ps", "-o", "user=", "-C", "dnsmasq") != "root"
+        systemd.ctl("stop", "bicast-lan")
+        assert systemd.property("bicast-lan", "Result") == "success"
 
 
 def test_hardened_agents_can_do_what_root_can(tmp_path: Path) -> None:
