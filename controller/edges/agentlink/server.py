@@ -131,6 +131,8 @@ class Agents:
 
     def perform(self, effect: AgentEffect) -> None:
         match effect:
+            case Direct(session) if self._sessions.revoked(session):
+                pass  # the core learns of a revocation before the stream ends, and its orders hold the new keys
             case Direct(session, number, order):
                 keyed = self._keyed(order)
                 self._calls.put(lambda: self._sessions.order(session, number, keyed))

@@ -106,6 +106,11 @@ class Sessions:
     def here(self) -> dict[str, str]:
         return {name: session.guest.peer for name, session in dict(self._served).items()}
 
+    def revoked(self, session: int) -> bool:
+        """Return whether the agent of a served session was revoked."""
+        served = self._numbered.get(session)
+        return served is not None and not self._trust.ledger.admits(served.name)
+
     # From the agents' thread
 
     def order(self, session: int, number: int, order: Directive) -> None:

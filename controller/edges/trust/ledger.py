@@ -277,6 +277,10 @@ class Ledger:
         lost = "" if entry.revoked_at is not None else ", or was in a ledger that is lost"
         raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked{lost}: {again}")
 
+    def admits(self, name: str) -> bool:
+        """Return whether this name has a valid certificate. False: it was revoked, or never joined."""
+        return bool(self._entries.get(name, LedgerEntry()).certificates)
+
     def newer(self, name: str, serial: str, than: str) -> bool:
         order = [each.serial for each in self._entries[name].certificates]
         return serial in order and (than not in order or order.index(serial) > order.index(than))

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from controller.edges.agentlink.server import Agents
 from controller.model.settings import AgentService, Endpoint
-from controller.protocol.enrolment import Binding, of_agent
+from controller.protocol.enrolment import Binding, Vouched, of_agent
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, Stream, StreamStatus, join
 
@@ -28,6 +28,7 @@ class FakeController:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.takes = True  # if False, messages are kept until `take`
+        self.on_vouch: Callable[[Vouched], None] = lambda _: None  # runs before the ledger's change returns
         self._events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
         self._untaken: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._streams: list[Stream] = []
@@ -35,7 +36,7 @@ class FakeController:
 
     def _begin(self, listen: Endpoint, join_at: Endpoint) -> Agents:
         settings = AgentService(listen, join_at, str(self.directory))
-        agents = Agents(settings, self._post, bind)
+        agents = Agents(settings, self._post, bind, lambda vouched: self.on_vouch(vouched))
         agents.start()
         return agents
 

@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controller.edges.trust import refusals
-from controller.protocol.enrolment import EnrolmentState, UnknownAgent
-from controller.protocol.reports import AgentClosed, AgentOpened
+from controller.protocol.enrolment import EnrolmentState, UnknownAgent, Vouched
+from controller.protocol.orders import Direct, TunnelOrder, Tunnels
+from controller.protocol.reports import AgentClosed, AgentOpened, Role
 from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamStatus, new_key
 from tests.controller.edges.agentlink.fake_controller import FakeController, Log, refused
 
@@ -142,6 +143,25 @@ def test_revocation_ends_the_stream_and_refuses_the_certificate(fake_controller:
     new = fake_controller.enrolled("phone")
     assert fake_controller.stream(identity).ended().code is DENIED, "it needs its new certificate"
     fake_controller.served(new)
+
+
+def test_revoked_agent_never_gets_the_new_tunnel_key(fake_controller: FakeController) -> None:
+    """The core orders the new keys before `revoke` ends the stream."""
+    (home, of_home), (far, of_far) = (
+        fake_controller.served(fake_controller.enrolled(name, Role.RELAY)) for name in ("home", "far")
+    )
+
+    def core(vouched: Vouched) -> None:
+        certificates = tuple(vouched[name].sha256 if name in vouched else b"" for name in ("far", "home"))
+        order = Tunnels((TunnelOrder("wifi", "t-wifi", 7, 4789, None, None, certificates=certificates),))
+        for number, opened in enumerate((of_home, of_far), 5):
+            fake_controller.agents.perform(Direct(opened.session, number, order))
+
+    fake_controller.on_vouch = core
+    fake_controller.agents.revoke("home")
+    assert home.any_word() == StreamStatus(DENIED, "the certificate of home was revoked")
+    (tunnel,) = far.on_event().directive.tunnels.tunnels
+    assert tunnel.key, "the other end changes its key"
 
 
 def test_revoked_agent_that_retries_is_logged_once_and_shown(
