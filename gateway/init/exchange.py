@@ -193,6 +193,8 @@ class Reception:
             if self._closed or self._admitted is not None:
                 return False
             self._admitted = channel, hello
+            if stranger in self._strangers:  # or it is evicted at this moment
+                self._strangers.remove(stranger)
             self._wake.send(b"!")
         return True
 

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two machines under systemd, each with an Open vSwitch, become a home and its far site by `bicast init`.
+
+home                              this test, the internet
+enp1s0 198.51.100.10 ───────────── h1 198.51.100.1
+wwan0 192.0.2.10 ───────────────── h2 192.0.2.1         ┌── far
+enp3s0 ── lan (a device's cable)      203.0.113.1 un ───┴── eth0 203.0.113.9
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.conftest import shell
+from tests.setup.systemd import Systemd, booted
+
+BICAST = "/opt/bicast/bicast"
+PREPARE = """
+mkdir -p /run/proc /etc/systemd/system/service.d
+mount -t proc none /run/proc
+mount --bind /run/proc/sys/net /proc/sys/net
+printf "[Unit]\\nDefaultDependencies=no\\n" >/etc/systemd/system/service.d/test.conf
+rm -rf /etc/openvswitch/conf.db /etc/bicast /etc/default/bicast /var/lib/bicast* /run/bicast*
+"""
+SNAPSHOT = r"""
+ip -brief link | cut -d" " -f1 | cut -d@ -f1 | sort
+ip -brief -4 address
+ip -4 route show table all | sort; ip rule; ip -6 rule
+nft list ruleset
+ovs-vsctl list-br; ovs-vsctl get-ssl
+grep -r . /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv4/ip_forward
+grep -r . /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/disable_ipv6
+grep -r . /proc/sys/net/ipv6/conf/*/accept_ra
+for each in eth0 enp1s0 wwan0 enp3s0; do [ ! -e /sys/class/net/$each ] || ethtool -k $each; done
+find /etc /usr/local /var/lib -xdev '(' -path /etc/openvswitch -o -path /var/lib/openvswitch -o -path /var/lib/systemd \
+    -o -name 'group*' -o -name 'gshadow*' -o -name .pwd.lock ')' -prune -o -type d -printf '%p %m\n' \
+    -o -printf '%p %m %s %T@ %l\n' | sort
+cut -d: -f1 /etc/group
+systemctl list-units --all --no-legend --plain 'bicast*'
+"""
+
+
+@dataclass
+class Machine:
+    systemd: Systemd
+
+    def __post_init__(self) -> None:
+        self.pid = int(self.systemd._inside[1].partition("=")[2])
+
+    def shell(self, line: str) -> str:
+        return self.systemd.run("bash", "-ec", line)
+
+    def bicast(self, line: str) -> subprocess.Popen[str]:
+        return self.systemd.popen(
+            "bash", "-c", f"exec {BICAST} {line}", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def cable(self, device: str, other: str) -> None:
+        """Connect a device of this machine with one here."""
+        shell(f"ip link add {other} type veth peer name {device} netns {self.pid} && ip link set {other} up")
+        self.shell(f"ip link set {device} up")
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
+    with ExitStack() as stack:
+        both = []
+        for name in ("home", "far"):
+            place = tmp_path / name
+            place.mkdir()
+            both.append(Machine(stack.enter_context(booted(place, PREPARE))))
+        home, far = both
+        home.cable("enp1s0", "h1")
+        home.cable("wwan0", "h2")
+        home.cable("enp3s0", "lan")
+        far.cable("eth0", "un")
+        shell("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0")
+        for own, device in (("198.51.100.1/24", "h1"), ("192.0.2.1/24", "h2"), ("203.0.113.1/24", "un")):
+            shell(f"ip address add {own} dev {device}")
+        home.shell("ip address add 198.51.100.10/24 dev enp1s0; ip address add 192.0.2.10/24 dev wwan0")
+        home.shell("ip route add default via 198.51.100.1 metric 100; ip route add default via 192.0.2.1 metric 200")
+        far.shell("ip address add 203.0.113.9/24 dev eth0; ip route add default via 203.0.113.1")
+        for each in both:
+            each.systemd.ctl("start", "openvswitch-switch")
+        yield home, far
+
+
+def invitation_of(waiting: subprocess.Popen[str]) -> str | None:
+    """Return the invitation that `init --far` prints while it waits; None: both machines are ready."""
+    assert waiting.stdout is not None
+    printed = []
+    for line in waiting.stdout:
+        printed.append(line)
+        if line.strip().startswith("bicast init "):
+            return line.split()[-1]
+        if "nothing to change" in line:
+            waiting.communicate()
+            return None
+    raise AssertionError("".join(printed))
+
+
+def init(home: Machine, far: Machine) -> None:
+    """Type the line of the rented machine at home."""
+    waiting = far.bicast("init --far")
+    typed = home.bicast(f"init {invitation_of(waiting)} --lan enp3s0")
+    there, here = typed.communicate()[0], waiting.communicate()[0]
+    assert (typed.returncode, waiting.returncode) == (0, 0), f"home:\n{there}\nfar:\n{here}"
+
+
+def assert_connected(far: Machine) -> None:
+    found = json.loads(far.shell(f"{BICAST} status --json"))
+    assert {each["name"]: each["state"] for each in found["agents"]} == {"home": "here", "far": "here"}
+    assert [uplink["tunnel"]["up"] for gateway in found["gateways"] for uplink in gateway["uplinks"]] == [True] * 4
+
+
+def assert_as_before(machines: tuple[Machine, Machine], before: list[str]) -> None:
+    for each, earlier in zip(machines, before, strict=True):
+        now, then = each.shell(SNAPSHOT).splitlines(), earlier.splitlines()
+        assert [set(now) - set(then), set(then) - set(now)] == [set(), set()]
+        assert now == then
+
+
+FILES = (
+    "cat $(find /etc/bicast /etc/default/bicast -type f); ls -lR --time-style=full-iso /etc/bicast /etc/systemd/system"
+)
+
+
+def test_two_machines_become_a_home_and_its_far_site_and_bare_again(machines: tuple[Machine, Machine]) -> None:
+    home, far = machines
+    before = [each.shell(SNAPSHOT) for each in machines]
+    init(home, far)
+    assert_connected(far)
+    made = [each.shell(FILES) for each in machines]
+    assert "nothing to change" in far.shell(f"{BICAST} init --far")
+    assert "nothing to change" in home.shell(f"{BICAST} init 203.0.113.9:8654/{'A' * 32}.{'A' * 52}")
+    assert made == [each.shell(FILES) for each in machines]
+    assert "ca-signing.key" not in home.shell("ls /etc/bicast/tls")
+    for each in machines:
+        each.shell(f"{BICAST} uninstall")
+        assert "nothing to remove" in each.shell(f"{BICAST} uninstall")
+    assert_as_before(machines, before)
+
+
+def killed_at(line: int, process: subprocess.Popen[str]) -> bool:
+    """Kill a process by SIGKILL at this line of its changes. Return whether it got so far."""
+    assert process.stdout is not None
+    changes = 0
+    for each in process.stdout:
+        changes += each.startswith("changed")
+        if changes == line:
+            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+            break
+    process.communicate()
+    return changes == line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["far", "home"])
+def test_killed_init_goes_on_when_it_is_typed_again(machines: tuple[Machine, Machine], who: str) -> None:
+    """Each run is killed a few changes further, until both machines are ready."""
+    home, far = machines
+    before = [each.shell(SNAPSHOT) for each in machines]
+    for attempt in range(60):
+        waiting = far.bicast("init --far")
+        word = invitation_of(waiting)
+        if word is None:
+            break
+        typed = home.bicast(f"init {word} --lan enp3s0")
+        victim, other = (waiting, typed) if who == "far" else (typed, waiting)
+        killed = killed_at(1 + attempt % 3, victim)
+        told = other.communicate()[0]
+        assert killed or victim.returncode == other.returncode == 0, told
+    assert "nothing to change" in far.shell(f"{BICAST} init --far")
+    assert_connected(far)
+    for each in machines:
+        each.shell(f"{BICAST} uninstall")
+    assert_as_before(machines, before)
