@@ -52,6 +52,7 @@ EXAMPLES = """\
 examples, in the order of a first day:
   ./bicast lab                          see it work on this machine alone
   ./bicast doctor                       what this machine needs before it can be a gateway
+  ./bicast init --far                   on a rented machine: print the line to type at home, and wait for it
   ./bicast check gateway.yaml           is the configuration valid?
   ./bicast bridge gateway.yaml          create the bridge it describes
   ./bicast run gateway.yaml             run the controller

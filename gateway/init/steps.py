@@ -45,7 +45,7 @@ def refuse_unprepared(places: Places, made: Made, systemd: Systemd, more: Sequen
     ovs.read()
     if made:
         return
-    for path in (places.gateway, places.defaults, *places.states):
+    for path in (places.gateway, places.defaults, places.tls, *places.states):
         if path.exists() and (path.is_file() or any(path.iterdir())):
             raise HostError(
                 f"{path} exists, and `bicast init` did not make it: remove what is set up here by hand "

@@ -24,11 +24,13 @@ from tests.gateway.conftest import shell
 from tests.setup.systemd import Systemd, booted
 
 BICAST = "/opt/bicast/bicast"
+UNUSED = f"203.0.113.9:8654/{'A' * 32}.{'A' * 52}"
 PREPARE = """
 mkdir -p /run/proc /etc/systemd/system/service.d
 mount -t proc none /run/proc
 mount --bind /run/proc/sys/net /proc/sys/net
 printf "[Unit]\\nDefaultDependencies=no\\n" >/etc/systemd/system/service.d/test.conf
+mkdir -p /etc/NetworkManager
 rm -rf /etc/openvswitch/conf.db /etc/bicast /etc/default/bicast /var/lib/bicast* /run/bicast*
 """
 SNAPSHOT = r"""
@@ -108,9 +110,9 @@ def invitation_of(waiting: subprocess.Popen[str]) -> str | None:
     raise AssertionError("".join(printed))
 
 
-def init(home: Machine, far: Machine) -> None:
+def init(home: Machine, far: Machine, options: str = "") -> None:
     """Type the line of the rented machine at home."""
-    waiting = far.bicast("init --far")
+    waiting = far.bicast(f"init --far {options}")
     typed = home.bicast(f"init {invitation_of(waiting)} --lan enp3s0")
     there, here = typed.communicate()[0], waiting.communicate()[0]
     assert (typed.returncode, waiting.returncode) == (0, 0), f"home:\n{there}\nfar:\n{here}"
@@ -141,9 +143,10 @@ def test_two_machines_become_a_home_and_its_far_site_and_bare_again(machines: tu
     assert_connected(far)
     made = [each.shell(FILES) for each in machines]
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
-    assert "nothing to change" in home.shell(f"{BICAST} init 203.0.113.9:8654/{'A' * 32}.{'A' * 52}")
+    assert "nothing to change" in home.shell(f"{BICAST} init {UNUSED}")
     assert made == [each.shell(FILES) for each in machines]
     assert "ca-signing.key" not in home.shell("ls /etc/bicast/tls")
+    assert "interface-name:enp3s0" in home.shell("cat /etc/NetworkManager/conf.d/bicast.conf")
     for each in machines:
         each.shell(f"{BICAST} uninstall")
         assert "nothing to remove" in each.shell(f"{BICAST} uninstall")
@@ -162,6 +165,43 @@ def killed_at(line: int, process: subprocess.Popen[str]) -> bool:
             break
     process.communicate()
     return changes == line
+
+
+def test_init_changes_nothing_where_it_refuses_or_only_tries(machines: tuple[Machine, Machine]) -> None:
+    home, far = machines
+    before = [each.shell(SNAPSHOT) for each in machines]
+    assert "would enable and start bicast-bridge" in far.shell(f"{BICAST} init --far --dry-run")
+    tried = home.shell(f"{BICAST} init {UNUSED} --lan enp3s0 --uplink fibre=enp1s0 --uplink lte=wwan0 --dry-run")
+    assert "would use the uplinks fibre (enp1s0), lte (wwan0)" in tried
+    for machine, words, why in (
+        (home, f"init {UNUSED} --lan enp3s0", "nothing answers at 203.0.113.9:8654"),
+        (home, f"init {UNUSED} --lan gone", "this machine has no such device"),
+        (home, f"init {UNUSED}", "--lan DEVICE"),
+        (home, "init --far --device enp3s0", "which is not public"),
+        (far, "init --far --lan enp3s0", "belong to home"),
+    ):
+        assert why in machine.shell(f"{BICAST} {words} 2>&1 || true")
+    far.shell("nft 'table inet own { chain input { type filter hook input priority 0; policy drop; }; }'")
+    assert "accept UDP 4789, " in far.shell(f"{BICAST} init --far 2>&1 || true")
+    far.shell("nft delete table inet own")
+    assert_as_before(machines, before)
+
+
+@pytest.mark.slow
+def test_far_site_behind_a_nat_and_with_ipv6(machines: tuple[Machine, Machine]) -> None:
+    home, far = machines
+    far.shell("ip address flush dev eth0; ip address add 10.0.0.9/24 dev eth0; ip route add default via 10.0.0.1")
+    far.shell("ip address add 2001:db8::9/64 dev eth0 nodad; ip route add default via 2001:db8::1 dev eth0")
+    shell("ip address add 10.0.0.1/24 dev un; ip address delete 203.0.113.1/24 dev un")
+    translated = "type nat hook prerouting priority 0; ip daddr 203.0.113.9 dnat to 10.0.0.9;"
+    shell(f"nft 'table ip nat {{ chain in {{ {translated} }}; }}'")
+    before = [each.shell(SNAPSHOT) for each in machines]
+    init(home, far, "--address 203.0.113.9")
+    assert_connected(far)
+    assert "inet6 fd" in home.shell("ip address show dev enp3s0")
+    for each in machines:
+        each.shell(f"{BICAST} uninstall")
+    assert_as_before(machines, before)
 
 
 @pytest.mark.slow
