@@ -596,12 +596,14 @@ class CopyPath(_message.Message):
     def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., mac: _Optional[str] = ...) -> None: ...
 
 class Tunnels(_message.Message):
-    __slots__ = ("tunnels", "fitted_ports")
+    __slots__ = ("tunnels", "fitted_ports", "lan_ports")
     TUNNELS_FIELD_NUMBER: _ClassVar[int]
     FITTED_PORTS_FIELD_NUMBER: _ClassVar[int]
+    LAN_PORTS_FIELD_NUMBER: _ClassVar[int]
     tunnels: _containers.RepeatedCompositeFieldContainer[Tunnel]
     fitted_ports: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tunnels: _Optional[_Iterable[_Union[Tunnel, _Mapping]]] = ..., fitted_ports: _Optional[_Iterable[str]] = ...) -> None: ...
+    lan_ports: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tunnels: _Optional[_Iterable[_Union[Tunnel, _Mapping]]] = ..., fitted_ports: _Optional[_Iterable[str]] = ..., lan_ports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Tunnel(_message.Message):
     __slots__ = ("name", "port", "vni", "udp_port", "device", "remote", "key")

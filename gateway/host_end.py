@@ -45,7 +45,10 @@ def _rules(table: str) -> str:
 # The pair: before the bridge's ports, as a port needs its device
 
 
-def pair(port: str, links: Mapping[str, Link], macs: tuple[str, str] | None = None) -> Iterator[Step]:
+def pair(
+    port: str, links: Mapping[str, Link], macs: tuple[str, str] | None = None, *, down: bool = False
+) -> Iterator[Step]:
+    """Yield the steps that make the pair, with its port down if the site's agent sets it up."""
     end, name = host_end(port), f"{port} pair"
     if port in links and end in links:
         yield Step(name, "present", "present")
@@ -58,7 +61,7 @@ def pair(port: str, links: Mapping[str, Link], macs: tuple[str, str] | None = No
         ("ip", "link", "add", port, *ours, "type", "veth", "peer", "name", end, *theirs),
         *(("ethtool", "-K", each, *OFF) for each in ends),
         ("sysctl", "--quiet", "--write", f"net/ipv6/conf/{port}/disable_ipv6=1"),
-        *(("ip", "link", "set", "dev", each, "up") for each in ends),
+        *(("ip", "link", "set", "dev", each, "up") for each in (ends[1:] if down else ends)),
     )
     yield Step(name, "absent", "present", commands)
 

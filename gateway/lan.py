@@ -3,8 +3,9 @@
 
     devices ── device ── routes of this host ── host's end ═ port ── bridge ── uplinks
 
-What comes from a LAN, and from the host's own address in it, leaves by the bridge. Where that is not possible, the
-host's own default route and its NAT remain.
+What comes from a LAN, and from the host's own address in it, leaves by the bridge. While no tunnel is up, the site's
+agent sets the port down. The host then ignores the routes over it, and new connections leave by the host's own default
+route and NAT. Each connection stays on its way to the end: a change of address would break it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,24 @@ from gateway import host_end
 from gateway.host import HostError, ovs_vsctl, run
 from gateway.links import Link
 from gateway.ovs import ADDRESSES, SeenBridge
-from gateway.ports import underlays_of
+from gateway.ports import set_up_by_agent, underlays_of
 from gateway.step import HostState, SeenHostEnd, Step
 
-RULES_AT = 8650  # the priority of the rules; the tables of routes have the numbers after it
+RULES_AT = 8650  # the priority of the first rule; the tables of routes have the numbers after it
+MARK = "0x00006269"  # of connections that left by the host's own default route, as nft writes it
+RULES_OF_NETWORK = (  # for packets from a network of a LAN
+    "fwmark 0x6269 lookup main",
+    "lookup main suppress_prefixlength 0",  # the host's other routes, all but the default one
+    "lookup {table}",
+)
 NEXT_HOPS = {Family.IPV4: "169.254.98.1", Family.IPV6: "fe80::62"}  # nobody answers for them: their MAC is fixed
 RULES = """\
 table inet {table} {{
+	chain staying {{
+		type filter hook prerouting priority mangle; policy accept;
+		iifname "{device}" ct mark {mark} meta mark set ct mark
+	}}
+
 	chain leaving {{
 		type nat hook postrouting priority srcnat; policy accept;
 {leaving}	}}
@@ -35,7 +47,7 @@ table inet {table} {{
 {entering}	}}
 }}
 """
-LEAVING = '\t\tiifname "{inside}" oifname "{outside}" masquerade\n'
+LEAVING = '\t\tiifname "{inside}" oifname "{outside}" ct mark set {mark} masquerade\n'
 ENTERING = '\t\tiifname "{outside}" oifname "{inside}" ct state != {{ established, related }} drop\n'
 
 
@@ -63,10 +75,11 @@ def read(site: Site, links: Mapping[str, Link]) -> dict[str, SeenHostEnd]:
 def _rules() -> Iterator[str]:
     for family in ("-4", "-6"):
         for rule in json.loads(run(("ip", "-json", family, "rule", "show")).out or "[]"):
-            if rule["priority"] in (RULES_AT, RULES_AT + 1) and "srclen" in rule:
+            if RULES_AT <= rule["priority"] < RULES_AT + len(RULES_OF_NETWORK) and "srclen" in rule:
+                source = f"priority {rule['priority']} from {rule['src']}/{rule['srclen']}"
+                mark = f" fwmark {rule['fwmark']}" if "fwmark" in rule else ""
                 only = " suppress_prefixlength 0" if rule.get("suppress_prefixlen") == 0 else ""
-                source = f"from {rule['src']}/{rule['srclen']}"
-                yield f"priority {rule['priority']} {source} lookup {rule['table']}{only}"
+                yield f"{source}{mark} lookup {rule['table']}{only}"
 
 
 def _routes(table: int) -> Iterator[str]:
@@ -90,7 +103,8 @@ def _neighbours(end: str, links: Mapping[str, Link]) -> Iterator[str]:
 
 def pairs(site: Site, links: Mapping[str, Link]) -> Iterator[Step]:
     for subnet, lan in lans(site):
-        yield from host_end.pair(lan.port, links, (subnet.mac or BRIDGE_MAC, HOST_MAC))
+        macs = subnet.mac or BRIDGE_MAC, HOST_MAC
+        yield from host_end.pair(lan.port, links, macs, down=lan.port in set_up_by_agent(site))
 
 
 def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[Step]:
@@ -129,10 +143,9 @@ def _led(own: Interface, subnet: Subnet, lan: Lan, table: int, found: SeenHostEn
     end, hop, family = host_end.host_end(lan.port), NEXT_HOPS[Family.of(own)], f"-{own.version}"
     neighbour = f"{hop} lladdr {subnet.mac or BRIDGE_MAC} dev {end}"
     route = f"default via {hop} dev {end} table {table}"
-    # The host's other routes come first, all but the default one.
-    rules = (
-        f"priority {RULES_AT} from {own.network} lookup main suppress_prefixlength 0",
-        f"priority {RULES_AT + 1} from {own.network} lookup {table}",
+    rules = tuple(
+        f"priority {priority} from {own.network} {rule.format(table=table)}"
+        for priority, rule in enumerate(RULES_OF_NETWORK, RULES_AT)
     )
     there = {neighbour, route, *rules} <= found.routes
     commands: list[tuple[str, ...]] = []
@@ -146,15 +159,21 @@ def _led(own: Interface, subnet: Subnet, lan: Lan, table: int, found: SeenHostEn
 
 
 def _wanted_sysctls(site: Site, subnet: Subnet, lan: Lan, links: Mapping[str, Link]) -> dict[str, str]:
-    inside = [host_end.host_end(lan.port), *([lan.device] if lan.device in links else [])]
-    return host_end.forwarding(map(Family.of, subnet.gateways), inside, host_end.onward(site, links))
+    end = host_end.host_end(lan.port)
+    inside = [end, *([lan.device] if lan.device in links else [])]
+    families = [Family.of(own) for own in subnet.gateways]
+    down = {f"net/ipv{each.version}/conf/{end}/ignore_routes_with_linkdown": "1" for each in families}
+    return host_end.forwarding(families, inside, host_end.onward(site, links)) | down
 
 
 def _nat(site: Site, lan: Lan, links: Mapping[str, Link]) -> str:
     names = [*underlays_of(site), *host_end.onward(site, links)]
-    ways = [{"inside": lan.device, "outside": name} for name in dict.fromkeys(names) if name != lan.device]
-    leaving, entering = ("".join(line.format(**way) for way in ways) for line in (LEAVING, ENTERING))
-    return RULES.format(table=_table(lan), leaving=leaving, entering=entering)
+    outside = [name for name in dict.fromkeys(names) if name != lan.device]
+    leaving, entering = (
+        "".join(line.format(inside=lan.device, outside=name, mark=MARK) for name in outside)
+        for line in (LEAVING, ENTERING)
+    )
+    return RULES.format(table=_table(lan), device=lan.device, mark=MARK, leaving=leaving, entering=entering)
 
 
 # Undo

@@ -30,6 +30,11 @@ def made_by_agent(site: Site) -> tuple[str, ...]:
     return (*tunnels_of(site), *((relaying.port, *(each.port for each in relaying.uplinks)) if relaying else ()))
 
 
+def set_up_by_agent(site: Site) -> tuple[str, ...]:
+    """Return the ports of LANs that the site's agent sets up while a tunnel is up."""
+    return tuple(subnet.lan.port for subnet in site.subnets if subnet.lan) if tunnels_of(site) else ()
+
+
 def underlays_of(site: Site) -> dict[str, str]:
     """Return the configured outer devices of tunnels, each with the port of one of its tunnels."""
     tunnels = ((uplink.tunnel.device, uplink.port) for uplink in reversed(site.uplinks) if uplink.tunnel)
@@ -55,8 +60,9 @@ def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[St
         yield _port(site, name, numbers[name], port, link, there)
         if link is None or name in made_by_agent(site):
             continue
-        up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", name, "up"),)
-        yield Step(f"{name} link", "up" if link.up else "down", "up", up)
+        if name not in set_up_by_agent(site):
+            up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", name, "up"),)
+            yield Step(f"{name} link", "up" if link.up else "down", "up", up)
         if site.datapath is Datapath.NETDEV:
             yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
     for device, name in underlays_of(site).items():

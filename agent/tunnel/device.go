@@ -286,6 +286,18 @@ func (k *kernel) setUp(d device, mtu int) error {
 	return nil
 }
 
+// set sets a device up or down.
+func (k *kernel) set(d device, up bool) error {
+	var flags uint32
+	if up {
+		flags = unix.IFF_UP
+	}
+	if err := change(k.inner, unix.RTM_SETLINK, 0, linkHeader(d.index, flags, unix.IFF_UP), netlink.NewAttributeEncoder()); err != nil {
+		return fmt.Errorf("cannot set the network device %s: %w", d.name, err)
+	}
+	return nil
+}
+
 func (k *kernel) remove(d device) error {
 	err := change(k.inner, unix.RTM_DELLINK, 0, linkHeader(d.index, 0, 0), netlink.NewAttributeEncoder())
 	if err != nil && !errors.Is(err, unix.ENODEV) {

@@ -49,13 +49,14 @@ type Executor struct {
 	tunnels         map[string]*tunnel
 	unauthenticated map[string]uint64
 	announced       int // the limit that senders have; 0: none yet
+	leads           map[string]bool // ports of LANs that were set up or down, as logged
 }
 
 // NewExecutor returns an executor without an order.
 func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *slog.Logger) *Executor {
 	return &Executor{
 		outside: outside, inside: inside, fitter: fitter, log: log, searchEvery: searchInterval, underlayChanged: make(chan struct{}, 1),
-		tunnels: map[string]*tunnel{},
+		tunnels: map[string]*tunnel{}, leads: map[string]bool{},
 	}
 }
 
@@ -245,6 +246,7 @@ func (e *Executor) tend() {
 	for _, t := range e.tunnels {
 		t.tend()
 	}
+	e.lead(e.alive())
 	largest := e.largest()
 	if largest == 0 {
 		largest = untilKnown
@@ -253,6 +255,39 @@ func (e *Executor) tend() {
 		e.log.Info("the longest packet that passes the tunnels changed", "bytes", largest)
 		e.fitter.Fit(e.order.GetFittedPorts(), largest)
 		e.announced = largest
+	}
+}
+
+// alive reports whether any tunnel is up.
+func (e *Executor) alive() bool {
+	for _, t := range e.tunnels {
+		if t.alive() {
+			return true
+		}
+	}
+	return false
+}
+
+// lead leads the host's LANs to the bridge. The host ignores routes over the peer of a port that is down, and its own
+// default route remains.
+func (e *Executor) lead(up bool) {
+	for _, port := range e.order.GetLanPorts() {
+		found, there, err := find(e.host.kernel.inner, port, 0)
+		if err == nil && there && found.up != up {
+			err = e.host.kernel.set(found, up)
+		}
+		if err != nil {
+			e.log.Error("cannot lead a LAN", "port", port, "up", up, "reason", err)
+			continue
+		}
+		if before, said := e.leads[port]; there && (!said || before != up) {
+			e.leads[port] = up
+			if up {
+				e.log.Info("the LAN is led to the tunnels", "port", port)
+			} else {
+				e.log.Warn("no tunnel is up: this host routes the LAN itself", "port", port)
+			}
+		}
 	}
 }
 

@@ -344,3 +344,26 @@ func TestTwoAgentsMayShareANamespaceOfPorts(t *testing.T) {
 		t.Fatalf("%s, expected the other agent's device alone", left)
 	}
 }
+
+func TestLANIsLedToTheBridgeWhileATunnelIsUp(t *testing.T) {
+	w := newWorld(t, false)
+	w.ports.Run("ip", "link", "add", "ve0", "type", "veth", "peer", "name", "ve0-h")
+	w.ports.Run("ip", "link", "set", "ve0-h", "up")
+	led := func() bool { return strings.Contains(w.ports.Run("ip", "-brief", "link", "show", "dev", "ve0-h"), "LOWER_UP") }
+	near, away := w.orders()
+	near.LanPorts = []string{"ve0"}
+	w.near = w.site(w.gateway, w.ports, near)
+	if led() {
+		t.Fatal("the LAN is led to the bridge before any tunnel is up")
+	}
+	w.away = w.site(w.far, w.far, away)
+	w.await("the LAN is led to the bridge", led)
+	w.nat.Run("ip", "link", "set", "out", "down")
+	w.await("the host routes the LAN itself", func() bool { return !led() })
+	w.nat.Run("ip", "link", "set", "out", "up")
+	w.await("the LAN is led to the bridge again", led)
+	w.near.end()
+	if led() {
+		t.Fatal("the LAN is led to the bridge without an agent that has tunnels")
+	}
+}

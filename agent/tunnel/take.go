@@ -61,6 +61,7 @@ func (e *Executor) removeAll() error {
 		}
 	}
 	var failures []error
+	e.lead(false)
 	for name, t := range e.tunnels {
 		failures = append(failures, t.finish())
 		delete(e.tunnels, name)
@@ -72,5 +73,6 @@ func (e *Executor) removeAll() error {
 	failures = append(failures, e.release())
 	e.order, e.host, e.release, e.unauthenticated, e.announced = nil, nil, nil, nil, 0
 	e.fitter.Fit(nil, 0)
+	clear(e.leads)
 	return errors.Join(failures...)
 }

@@ -265,14 +265,21 @@ func byDevice(name string) string {
 	return " over " + name + ": check that it is up and has an address and a route"
 }
 
-// pathMTU returns the longest packet that passes now; 0: unknown, or the other end is silent.
+// pathMTU returns the longest packet that passes now; 0: unknown, or the tunnel is down.
 func (t *tunnel) pathMTU() int {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	if t.reason != nil || !t.end.Alive(t.host.now()) {
+	if !t.alive() {
 		return 0
 	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	return t.end.MTU()
+}
+
+// alive reports whether the tunnel is up: it has a device, and the other end is not silent.
+func (t *tunnel) alive() bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.reason == nil && t.end.Alive(t.host.now())
 }
 
 func remoteOf(order *agentv1.Tunnel) netip.Addr {

@@ -3388,6 +3388,7 @@ type Tunnels struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tunnels       []*Tunnel              `protobuf:"bytes,1,rep,name=tunnels,proto3" json:"tunnels,omitempty"`                            // up to 8
 	FittedPorts   []string               `protobuf:"bytes,2,rep,name=fitted_ports,json=fittedPorts,proto3" json:"fitted_ports,omitempty"` // ports where traffic for the tunnels arrives; its senders learn the MTU
+	LanPorts      []string               `protobuf:"bytes,3,rep,name=lan_ports,json=lanPorts,proto3" json:"lan_ports,omitempty"`          // up while a tunnel is up; down otherwise, so that the host routes its LANs itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3432,6 +3433,13 @@ func (x *Tunnels) GetTunnels() []*Tunnel {
 func (x *Tunnels) GetFittedPorts() []string {
 	if x != nil {
 		return x.FittedPorts
+	}
+	return nil
+}
+
+func (x *Tunnels) GetLanPorts() []string {
+	if x != nil {
+		return x.LanPorts
 	}
 	return nil
 }
@@ -5709,10 +5717,11 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bCopyPath\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x10\n" +
-	"\x03mac\x18\x03 \x01(\tR\x03mac\"_\n" +
+	"\x03mac\x18\x03 \x01(\tR\x03mac\"|\n" +
 	"\aTunnels\x121\n" +
 	"\atunnels\x18\x01 \x03(\v2\x17.bicast.agent.v1.TunnelR\atunnels\x12!\n" +
-	"\ffitted_ports\x18\x02 \x03(\tR\vfittedPorts\"\x9f\x01\n" +
+	"\ffitted_ports\x18\x02 \x03(\tR\vfittedPorts\x12\x1b\n" +
+	"\tlan_ports\x18\x03 \x03(\tR\blanPorts\"\x9f\x01\n" +
 	"\x06Tunnel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x10\n" +

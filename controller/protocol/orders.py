@@ -82,6 +82,7 @@ class Tunnels:
 
     tunnels: tuple[TunnelOrder, ...] = ()
     fitted_ports: tuple[str, ...] = ()  # ports of traffic for the tunnels
+    lan_ports: tuple[str, ...] = ()  # down while no tunnel is up
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def served(place: Path) -> Iterator[None]:
         process.wait()
         run("ip", "link", "delete", "ve-home")
         for family in ("-4", "-6"):
-            for priority in ("8650", "8651"):
+            for priority in ("8650", "8651", "8652"):
                 run("ip", family, "rule", "delete", "priority", priority)
         run("nft", "delete", "table", "inet", "bicast-ve-home")
         run("sysctl", "--quiet", "--write", "net.ipv6.conf.all.forwarding=0")

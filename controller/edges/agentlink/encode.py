@@ -63,9 +63,10 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.eliminate.paths.extend(pb.CopyPath(name=name, port=port, mac=mac) for name, port, mac in paths)
             word.eliminate.numbered_ports.extend(numbered_ports)
             word.eliminate.window_floor_ms, word.eliminate.window_ceiling_ms = floor_ms, ceiling_ms
-        case Tunnels(tunnels, fitted_ports):
+        case Tunnels(tunnels, fitted_ports, lan_ports):
             word.tunnels.tunnels.extend(map(_tunnel, tunnels))
             word.tunnels.fitted_ports.extend(fitted_ports)
+            word.tunnels.lan_ports.extend(lan_ports)
         case Caps():
             word.caps.CopyFrom(_caps(order))
         case AnswerProbes(sessions):

@@ -44,6 +44,18 @@ def order(remote: str | None, device: str | None = None, ends: tuple[bytes, byte
     )
 
 
+def test_agent_is_told_which_ports_lead_lans_to_the_tunnels() -> None:
+    written = tunnelled()
+    written["sites"]["home"]["subnets"]["guests"] = {
+        "gateways": ["192.168.8.1/24"],
+        "device": "enp3s0",
+        "port": "ve-home",
+    }
+    orders = PeerSitePair(written).agent("home").tunnels
+    assert orders is not None
+    assert orders.lan_ports == ("ve-home",)
+
+
 # Configuration
 
 
