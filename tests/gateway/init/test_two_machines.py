@@ -22,6 +22,7 @@ import pytest
 
 from tests.gateway.conftest import shell
 from tests.setup.systemd import Systemd, booted
+from tests.system.evidence import until
 
 BICAST = "/opt/bicast/bicast"
 UNUSED = f"203.0.113.9:8654/{'A' * 32}.{'A' * 52}"
@@ -65,6 +66,10 @@ class Machine:
         return self.systemd.popen(
             "bash", "-c", f"exec {BICAST} {line}", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+
+    def reaches(self, address: str) -> bool:
+        """Return whether a ping from the LAN's address is answered."""
+        return "1 received" in self.shell(f"ping -c 1 -W 1 -I 192.168.8.1 {address} || true")
 
     def cable(self, device: str, other: str) -> None:
         """Connect a device of this machine with one here."""
@@ -141,6 +146,7 @@ def test_two_machines_become_a_home_and_its_far_site_and_bare_again(machines: tu
     before = [each.shell(SNAPSHOT) for each in machines]
     init(home, far)
     assert_connected(far)
+    until(lambda: home.reaches("203.0.113.1"), "home reaches the internet through its far site")
     made = [each.shell(FILES) for each in machines]
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
     assert "nothing to change" in home.shell(f"{BICAST} init {UNUSED}")
