@@ -116,7 +116,7 @@ class ReportAck(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health", "relay", "interception")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health", "relay", "interception", "devices")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class Report(_message.Message):
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     RELAY_FIELD_NUMBER: _ClassVar[int]
     INTERCEPTION_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -145,7 +146,18 @@ class Report(_message.Message):
     health: _containers.RepeatedCompositeFieldContainer[PathHealth]
     relay: RelayReport
     interception: InterceptionReport
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ..., relay: _Optional[_Union[RelayReport, _Mapping]] = ..., interception: _Optional[_Union[InterceptionReport, _Mapping]] = ...) -> None: ...
+    devices: _containers.RepeatedCompositeFieldContainer[LanDevice]
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ..., relay: _Optional[_Union[RelayReport, _Mapping]] = ..., interception: _Optional[_Union[InterceptionReport, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[LanDevice, _Mapping]]] = ...) -> None: ...
+
+class LanDevice(_message.Message):
+    __slots__ = ("address", "mac", "name")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MAC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    mac: str
+    name: str
+    def __init__(self, address: _Optional[str] = ..., mac: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")

@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     tables = [table for table in map(aligned, parts) if table]
     if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
         tables.append(aligned(measured.access_points(ruled)))
+    if status["devices"]:
+        tables.append(aligned(_devices(status)))
     if paths := [path for path in status["paths"] if not measured.is_of_a_phone(path)]:
         tables.append(aligned(measured.paths(paths)))
     if status["relays"]:
@@ -201,6 +203,14 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             active += f" ({link(gateway, uplink)}; on {carrier(gateway, one) or 'nothing'})"
         traffic = _traffic(one["sent"], one["received"])
         yield (one["name"], one["gateway"], mode, active, addresses, *traffic, _copied(one["traffic"]))
+
+
+def _devices(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    modes = {one["name"]: _mode(one) for one in status["terminals"]}
+    yield ("DEVICE", "GATEWAY", "ADDRESS", "MAC", "AS TERMINAL", "MODE")
+    for one in sorted(status["devices"], key=lambda one: (one["gateway"], one["name"] or "~", one["address"])):
+        name, terminal = one["name"] or "-", one["terminal"]
+        yield (name, one["gateway"], one["address"], one["mac"], terminal, modes[terminal])
 
 
 def _copied(traffic: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ import (
 	"bicast/agent/blocks"
 	"bicast/agent/host"
 	"bicast/agent/mptcpctl/pathmanager"
+	"bicast/agent/report"
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
@@ -28,6 +29,7 @@ import (
 
 const runHelp = `
 usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS] [--blocks CGROUP]
+                        [--leases FILE]
 
 Runs the agent until SIGTERM or Ctrl-C. It reports this host's connections to the controller that it joined, and
 carries out the controller's orders. It reconnects whenever the connection ends. The certificate contains its role:
@@ -57,6 +59,7 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` with the certificate from bicast-agent join")
 	named := flags.String("role", "", "the expected `ROLE`: terminal, gateway or relay (default the certificate's)")
 	governed := flags.String("blocks", "", "the `CGROUP` whose sockets get the advised block size (default none)")
+	leases := flags.String("leases", report.DefaultLeases, "the `FILE` of dnsmasq's leases, whose devices a gateway reports")
 	var netns string
 	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and change (default this process's own)")
 	if code, ended := parse(flags, runHelp, arguments, out, complaints); ended {
@@ -77,7 +80,7 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	footprint.Begin()
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	agent, err := host.Open(host.Settings{
-		Netns: netns, Role: role, Sharers: sharersAt(*directory), BlocksCgroup: *governed, Log: log,
+		Netns: netns, Role: role, Sharers: sharersAt(*directory), BlocksCgroup: *governed, Leases: *leases, Log: log,
 		Identity: func() (trust.Identity, error) { return trust.Load(*directory) }, Guard: guardOf(netns, *directory),
 	})
 	if err != nil {

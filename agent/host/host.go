@@ -64,6 +64,7 @@ type Settings struct {
 	BlocksCgroup string                         // the cgroup (v2) whose sockets get the advised block size; empty: none
 	Identity     func() (trust.Identity, error) // the current identity from joining
 	Guard        []string                       // the command that holds the path manager
+	Leases       string                         // the file with dnsmasq's leases for the LANs of a gateway's host
 	Log          *slog.Logger
 }
 
@@ -92,6 +93,7 @@ func Open(s Settings) (*Host, error) {
 	h.windows = openWindows(s, within)
 	h.measuring, h.traceroute = probing.NewExecutor(within, log), traceroute.NewExecutor(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
+		h.reader.Devices = report.Leases(s.Leases, log)
 		outside := func(work func() error) error { return work() }
 		h.measuring, h.traceroute = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // tunnels leave here, not from the bridge's namespace
 		h.terminals = portxdp.New(within, log)

@@ -24,6 +24,7 @@ type Reader struct {
 	Connections func() ([]mptcp.Connection, error)
 	Links       func() ([]Link, error)
 	Monotonic   func() time.Duration
+	Devices     func() []*agentv1.LanDevice // nil: this host serves no LAN
 
 	before time.Duration
 }
@@ -48,6 +49,9 @@ func (r *Reader) Read() (*agentv1.Report, error) {
 		if !link.Loopback {
 			report.Interfaces = append(report.Interfaces, link.message())
 		}
+	}
+	if r.Devices != nil {
+		report.Devices = r.Devices()
 	}
 	report.Connections, report.ConnectionsLeftOut = fitting(connections, maxBytes)
 	return report, nil

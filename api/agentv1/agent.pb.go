@@ -771,6 +771,7 @@ type Report struct {
 	Health             []*PathHealth          `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`                                                     // in the sequence of the HealthProbes order
 	Relay              *RelayReport           `protobuf:"bytes,13,opt,name=relay,proto3" json:"relay,omitempty"`                                                       // absent: no Relay order
 	Interception       *InterceptionReport    `protobuf:"bytes,14,opt,name=interception,proto3" json:"interception,omitempty"`                                         // absent: no Intercept order
+	Devices            []*LanDevice           `protobuf:"bytes,15,rep,name=devices,proto3" json:"devices,omitempty"`                                                   // up to 1024 with an address from DHCP of this gateway's host
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -903,6 +904,73 @@ func (x *Report) GetInterception() *InterceptionReport {
 	return nil
 }
 
+func (x *Report) GetDevices() []*LanDevice {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+type LanDevice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Mac           string                 `protobuf:"bytes,2,opt,name=mac,proto3" json:"mac,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"` // as the device calls itself; empty: unknown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LanDevice) Reset() {
+	*x = LanDevice{}
+	mi := &file_api_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LanDevice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LanDevice) ProtoMessage() {}
+
+func (x *LanDevice) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LanDevice.ProtoReflect.Descriptor instead.
+func (*LanDevice) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LanDevice) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *LanDevice) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
+func (x *LanDevice) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // A TCP connection, or an MPTCP connection with its established subflows. Loopback connections are excluded.
 type Connection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -917,7 +985,7 @@ type Connection struct {
 
 func (x *Connection) Reset() {
 	*x = Connection{}
-	mi := &file_api_agent_proto_msgTypes[9]
+	mi := &file_api_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +997,7 @@ func (x *Connection) String() string {
 func (*Connection) ProtoMessage() {}
 
 func (x *Connection) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[9]
+	mi := &file_api_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1010,7 @@ func (x *Connection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connection.ProtoReflect.Descriptor instead.
 func (*Connection) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{9}
+	return file_api_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Connection) GetToken() uint32 {
@@ -1009,7 +1077,7 @@ type Subflow struct {
 
 func (x *Subflow) Reset() {
 	*x = Subflow{}
-	mi := &file_api_agent_proto_msgTypes[10]
+	mi := &file_api_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1089,7 @@ func (x *Subflow) String() string {
 func (*Subflow) ProtoMessage() {}
 
 func (x *Subflow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[10]
+	mi := &file_api_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1102,7 @@ func (x *Subflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subflow.ProtoReflect.Descriptor instead.
 func (*Subflow) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{10}
+	return file_api_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Subflow) GetLocalAddress() string {
@@ -1197,7 +1265,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_api_agent_proto_msgTypes[11]
+	mi := &file_api_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1277,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[11]
+	mi := &file_api_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1290,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{11}
+	return file_api_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Interface) GetName() string {
@@ -1271,7 +1339,7 @@ type Elimination struct {
 
 func (x *Elimination) Reset() {
 	*x = Elimination{}
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1351,7 @@ func (x *Elimination) String() string {
 func (*Elimination) ProtoMessage() {}
 
 func (x *Elimination) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1364,7 @@ func (x *Elimination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elimination.ProtoReflect.Descriptor instead.
 func (*Elimination) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{12}
+	return file_api_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Elimination) GetWindowUs() uint32 {
@@ -1339,7 +1407,7 @@ type PathCopies struct {
 
 func (x *PathCopies) Reset() {
 	*x = PathCopies{}
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1419,7 @@ func (x *PathCopies) String() string {
 func (*PathCopies) ProtoMessage() {}
 
 func (x *PathCopies) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1432,7 @@ func (x *PathCopies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathCopies.ProtoReflect.Descriptor instead.
 func (*PathCopies) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{13}
+	return file_api_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PathCopies) GetName() string {
@@ -1448,7 +1516,7 @@ type Missing struct {
 
 func (x *Missing) Reset() {
 	*x = Missing{}
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1528,7 @@ func (x *Missing) String() string {
 func (*Missing) ProtoMessage() {}
 
 func (x *Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1541,7 @@ func (x *Missing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missing.ProtoReflect.Descriptor instead.
 func (*Missing) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{14}
+	return file_api_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Missing) GetPort() string {
@@ -1501,7 +1569,7 @@ type Tunnelling struct {
 
 func (x *Tunnelling) Reset() {
 	*x = Tunnelling{}
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1581,7 @@ func (x *Tunnelling) String() string {
 func (*Tunnelling) ProtoMessage() {}
 
 func (x *Tunnelling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1594,7 @@ func (x *Tunnelling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnelling.ProtoReflect.Descriptor instead.
 func (*Tunnelling) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{15}
+	return file_api_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Tunnelling) GetEnds() []*TunnelEnd {
@@ -1567,7 +1635,7 @@ type TunnelEnd struct {
 
 func (x *TunnelEnd) Reset() {
 	*x = TunnelEnd{}
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1647,7 @@ func (x *TunnelEnd) String() string {
 func (*TunnelEnd) ProtoMessage() {}
 
 func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1660,7 @@ func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelEnd.ProtoReflect.Descriptor instead.
 func (*TunnelEnd) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{16}
+	return file_api_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TunnelEnd) GetName() string {
@@ -1664,7 +1732,7 @@ type Capping struct {
 
 func (x *Capping) Reset() {
 	*x = Capping{}
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1744,7 @@ func (x *Capping) String() string {
 func (*Capping) ProtoMessage() {}
 
 func (x *Capping) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1757,7 @@ func (x *Capping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capping.ProtoReflect.Descriptor instead.
 func (*Capping) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{17}
+	return file_api_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Capping) GetMethod() string {
@@ -1741,7 +1809,7 @@ type Passing struct {
 
 func (x *Passing) Reset() {
 	*x = Passing{}
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1821,7 @@ func (x *Passing) String() string {
 func (*Passing) ProtoMessage() {}
 
 func (x *Passing) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1834,7 @@ func (x *Passing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passing.ProtoReflect.Descriptor instead.
 func (*Passing) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{18}
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Passing) GetTerminalAddress() string {
@@ -1861,7 +1929,7 @@ type Answering struct {
 
 func (x *Answering) Reset() {
 	*x = Answering{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1941,7 @@ func (x *Answering) String() string {
 func (*Answering) ProtoMessage() {}
 
 func (x *Answering) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1954,7 @@ func (x *Answering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answering.ProtoReflect.Descriptor instead.
 func (*Answering) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Answering) GetReason() string {
@@ -1948,7 +2016,7 @@ type PathHealth struct {
 
 func (x *PathHealth) Reset() {
 	*x = PathHealth{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2028,7 @@ func (x *PathHealth) String() string {
 func (*PathHealth) ProtoMessage() {}
 
 func (x *PathHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2041,7 @@ func (x *PathHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathHealth.ProtoReflect.Descriptor instead.
 func (*PathHealth) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PathHealth) GetName() string {
@@ -2057,7 +2125,7 @@ type HealthWindow struct {
 
 func (x *HealthWindow) Reset() {
 	*x = HealthWindow{}
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2137,7 @@ func (x *HealthWindow) String() string {
 func (*HealthWindow) ProtoMessage() {}
 
 func (x *HealthWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2150,7 @@ func (x *HealthWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthWindow.ProtoReflect.Descriptor instead.
 func (*HealthWindow) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{21}
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HealthWindow) GetSeconds() uint32 {
@@ -2218,7 +2286,7 @@ type RelayReport struct {
 
 func (x *RelayReport) Reset() {
 	*x = RelayReport{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2298,7 @@ func (x *RelayReport) String() string {
 func (*RelayReport) ProtoMessage() {}
 
 func (x *RelayReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2311,7 @@ func (x *RelayReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayReport.ProtoReflect.Descriptor instead.
 func (*RelayReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RelayReport) GetReason() string {
@@ -2350,7 +2418,7 @@ type InterceptionReport struct {
 
 func (x *InterceptionReport) Reset() {
 	*x = InterceptionReport{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2430,7 @@ func (x *InterceptionReport) String() string {
 func (*InterceptionReport) ProtoMessage() {}
 
 func (x *InterceptionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2443,7 @@ func (x *InterceptionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptionReport.ProtoReflect.Descriptor instead.
 func (*InterceptionReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InterceptionReport) GetReason() string {
@@ -2419,7 +2487,7 @@ type RelayReached struct {
 
 func (x *RelayReached) Reset() {
 	*x = RelayReached{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2499,7 @@ func (x *RelayReached) String() string {
 func (*RelayReached) ProtoMessage() {}
 
 func (x *RelayReached) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2512,7 @@ func (x *RelayReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayReached.ProtoReflect.Descriptor instead.
 func (*RelayReached) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RelayReached) GetName() string {
@@ -2497,7 +2565,7 @@ type TerminalInterception struct {
 
 func (x *TerminalInterception) Reset() {
 	*x = TerminalInterception{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2577,7 @@ func (x *TerminalInterception) String() string {
 func (*TerminalInterception) ProtoMessage() {}
 
 func (x *TerminalInterception) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2590,7 @@ func (x *TerminalInterception) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalInterception.ProtoReflect.Descriptor instead.
 func (*TerminalInterception) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TerminalInterception) GetName() string {
@@ -2586,7 +2654,7 @@ type PendingDestination struct {
 
 func (x *PendingDestination) Reset() {
 	*x = PendingDestination{}
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2666,7 @@ func (x *PendingDestination) String() string {
 func (*PendingDestination) ProtoMessage() {}
 
 func (x *PendingDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2679,7 @@ func (x *PendingDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingDestination.ProtoReflect.Descriptor instead.
 func (*PendingDestination) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{26}
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PendingDestination) GetPrefix() string {
@@ -2646,7 +2714,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2726,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2739,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{27}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -2715,7 +2783,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2795,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2808,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{28}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -2981,7 +3049,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3061,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3074,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{29}
+	return file_api_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -3025,7 +3093,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3105,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3118,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{30}
+	return file_api_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -3073,7 +3141,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3153,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3166,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{31}
+	return file_api_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -3138,7 +3206,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3218,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3231,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{32}
+	return file_api_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Arm) GetName() string {
@@ -3217,7 +3285,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3297,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3310,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{33}
+	return file_api_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Disarm) GetName() string {
@@ -3266,7 +3334,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3346,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3359,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{34}
+	return file_api_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -3333,7 +3401,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3413,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3426,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{35}
+	return file_api_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CopyPath) GetName() string {
@@ -3395,7 +3463,7 @@ type Tunnels struct {
 
 func (x *Tunnels) Reset() {
 	*x = Tunnels{}
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3475,7 @@ func (x *Tunnels) String() string {
 func (*Tunnels) ProtoMessage() {}
 
 func (x *Tunnels) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3488,7 @@ func (x *Tunnels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
 func (*Tunnels) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{36}
+	return file_api_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Tunnels) GetTunnels() []*Tunnel {
@@ -3459,7 +3527,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3539,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3552,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{37}
+	return file_api_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Tunnel) GetName() string {
@@ -3552,7 +3620,7 @@ type Caps struct {
 
 func (x *Caps) Reset() {
 	*x = Caps{}
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3632,7 @@ func (x *Caps) String() string {
 func (*Caps) ProtoMessage() {}
 
 func (x *Caps) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3645,7 @@ func (x *Caps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caps.ProtoReflect.Descriptor instead.
 func (*Caps) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{38}
+	return file_api_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Caps) GetCaps() []*Cap {
@@ -3629,7 +3697,7 @@ type Cap struct {
 
 func (x *Cap) Reset() {
 	*x = Cap{}
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3709,7 @@ func (x *Cap) String() string {
 func (*Cap) ProtoMessage() {}
 
 func (x *Cap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3722,7 @@ func (x *Cap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cap.ProtoReflect.Descriptor instead.
 func (*Cap) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{39}
+	return file_api_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Cap) GetTerminalAddress() string {
@@ -3702,7 +3770,7 @@ type AnswerProbes struct {
 
 func (x *AnswerProbes) Reset() {
 	*x = AnswerProbes{}
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3782,7 @@ func (x *AnswerProbes) String() string {
 func (*AnswerProbes) ProtoMessage() {}
 
 func (x *AnswerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3795,7 @@ func (x *AnswerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerProbes.ProtoReflect.Descriptor instead.
 func (*AnswerProbes) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{40}
+	return file_api_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AnswerProbes) GetSessions() []*AnswerSession {
@@ -3750,7 +3818,7 @@ type AnswerSession struct {
 
 func (x *AnswerSession) Reset() {
 	*x = AnswerSession{}
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3830,7 @@ func (x *AnswerSession) String() string {
 func (*AnswerSession) ProtoMessage() {}
 
 func (x *AnswerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3843,7 @@ func (x *AnswerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerSession.ProtoReflect.Descriptor instead.
 func (*AnswerSession) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{41}
+	return file_api_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AnswerSession) GetNumber() uint32 {
@@ -3816,7 +3884,7 @@ type HealthProbes struct {
 
 func (x *HealthProbes) Reset() {
 	*x = HealthProbes{}
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3896,7 @@ func (x *HealthProbes) String() string {
 func (*HealthProbes) ProtoMessage() {}
 
 func (x *HealthProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3909,7 @@ func (x *HealthProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProbes.ProtoReflect.Descriptor instead.
 func (*HealthProbes) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{42}
+	return file_api_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HealthProbes) GetPaths() []*HealthPath {
@@ -3865,7 +3933,7 @@ type HealthPath struct {
 
 func (x *HealthPath) Reset() {
 	*x = HealthPath{}
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +3945,7 @@ func (x *HealthPath) String() string {
 func (*HealthPath) ProtoMessage() {}
 
 func (x *HealthPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +3958,7 @@ func (x *HealthPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthPath.ProtoReflect.Descriptor instead.
 func (*HealthPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{43}
+	return file_api_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HealthPath) GetName() string {
@@ -3947,7 +4015,7 @@ type ProbeRoute struct {
 
 func (x *ProbeRoute) Reset() {
 	*x = ProbeRoute{}
-	mi := &file_api_agent_proto_msgTypes[44]
+	mi := &file_api_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4027,7 @@ func (x *ProbeRoute) String() string {
 func (*ProbeRoute) ProtoMessage() {}
 
 func (x *ProbeRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[44]
+	mi := &file_api_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4040,7 @@ func (x *ProbeRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRoute.ProtoReflect.Descriptor instead.
 func (*ProbeRoute) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{44}
+	return file_api_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ProbeRoute) GetDevice() string {
@@ -4018,7 +4086,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_api_agent_proto_msgTypes[45]
+	mi := &file_api_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4098,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[45]
+	mi := &file_api_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4111,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{45}
+	return file_api_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Probe) GetName() string {
@@ -4147,7 +4215,7 @@ type Relay struct {
 
 func (x *Relay) Reset() {
 	*x = Relay{}
-	mi := &file_api_agent_proto_msgTypes[46]
+	mi := &file_api_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4227,7 @@ func (x *Relay) String() string {
 func (*Relay) ProtoMessage() {}
 
 func (x *Relay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[46]
+	mi := &file_api_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4240,7 @@ func (x *Relay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Relay.ProtoReflect.Descriptor instead.
 func (*Relay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{46}
+	return file_api_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Relay) GetPort() uint32 {
@@ -4234,7 +4302,7 @@ type RelayClient struct {
 
 func (x *RelayClient) Reset() {
 	*x = RelayClient{}
-	mi := &file_api_agent_proto_msgTypes[47]
+	mi := &file_api_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4314,7 @@ func (x *RelayClient) String() string {
 func (*RelayClient) ProtoMessage() {}
 
 func (x *RelayClient) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[47]
+	mi := &file_api_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4327,7 @@ func (x *RelayClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayClient.ProtoReflect.Descriptor instead.
 func (*RelayClient) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{47}
+	return file_api_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RelayClient) GetName() string {
@@ -4286,7 +4354,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_agent_proto_msgTypes[48]
+	mi := &file_api_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4366,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[48]
+	mi := &file_api_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4379,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{48}
+	return file_api_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -4340,7 +4408,7 @@ type PortForward struct {
 
 func (x *PortForward) Reset() {
 	*x = PortForward{}
-	mi := &file_api_agent_proto_msgTypes[49]
+	mi := &file_api_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4420,7 @@ func (x *PortForward) String() string {
 func (*PortForward) ProtoMessage() {}
 
 func (x *PortForward) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[49]
+	mi := &file_api_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4433,7 @@ func (x *PortForward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForward.ProtoReflect.Descriptor instead.
 func (*PortForward) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{49}
+	return file_api_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PortForward) GetPort() uint32 {
@@ -4406,7 +4474,7 @@ type Intercept struct {
 
 func (x *Intercept) Reset() {
 	*x = Intercept{}
-	mi := &file_api_agent_proto_msgTypes[50]
+	mi := &file_api_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4486,7 @@ func (x *Intercept) String() string {
 func (*Intercept) ProtoMessage() {}
 
 func (x *Intercept) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[50]
+	mi := &file_api_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4499,7 @@ func (x *Intercept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intercept.ProtoReflect.Descriptor instead.
 func (*Intercept) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{50}
+	return file_api_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Intercept) GetPort() string {
@@ -4487,7 +4555,7 @@ type InterceptedTerminal struct {
 
 func (x *InterceptedTerminal) Reset() {
 	*x = InterceptedTerminal{}
-	mi := &file_api_agent_proto_msgTypes[51]
+	mi := &file_api_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4567,7 @@ func (x *InterceptedTerminal) String() string {
 func (*InterceptedTerminal) ProtoMessage() {}
 
 func (x *InterceptedTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[51]
+	mi := &file_api_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4580,7 @@ func (x *InterceptedTerminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptedTerminal.ProtoReflect.Descriptor instead.
 func (*InterceptedTerminal) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{51}
+	return file_api_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *InterceptedTerminal) GetName() string {
@@ -4546,7 +4614,7 @@ type LocalAddress struct {
 
 func (x *LocalAddress) Reset() {
 	*x = LocalAddress{}
-	mi := &file_api_agent_proto_msgTypes[52]
+	mi := &file_api_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4626,7 @@ func (x *LocalAddress) String() string {
 func (*LocalAddress) ProtoMessage() {}
 
 func (x *LocalAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[52]
+	mi := &file_api_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4639,7 @@ func (x *LocalAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalAddress.ProtoReflect.Descriptor instead.
 func (*LocalAddress) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{52}
+	return file_api_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LocalAddress) GetUplink() string {
@@ -4600,7 +4668,7 @@ type InterceptUplink struct {
 
 func (x *InterceptUplink) Reset() {
 	*x = InterceptUplink{}
-	mi := &file_api_agent_proto_msgTypes[53]
+	mi := &file_api_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4680,7 @@ func (x *InterceptUplink) String() string {
 func (*InterceptUplink) ProtoMessage() {}
 
 func (x *InterceptUplink) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[53]
+	mi := &file_api_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4625,7 +4693,7 @@ func (x *InterceptUplink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptUplink.ProtoReflect.Descriptor instead.
 func (*InterceptUplink) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{53}
+	return file_api_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *InterceptUplink) GetName() string {
@@ -4663,7 +4731,7 @@ type InterceptRelay struct {
 
 func (x *InterceptRelay) Reset() {
 	*x = InterceptRelay{}
-	mi := &file_api_agent_proto_msgTypes[54]
+	mi := &file_api_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +4743,7 @@ func (x *InterceptRelay) String() string {
 func (*InterceptRelay) ProtoMessage() {}
 
 func (x *InterceptRelay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[54]
+	mi := &file_api_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +4756,7 @@ func (x *InterceptRelay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptRelay.ProtoReflect.Descriptor instead.
 func (*InterceptRelay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{54}
+	return file_api_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *InterceptRelay) GetName() string {
@@ -4744,7 +4812,7 @@ type Choices struct {
 
 func (x *Choices) Reset() {
 	*x = Choices{}
-	mi := &file_api_agent_proto_msgTypes[55]
+	mi := &file_api_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4756,7 +4824,7 @@ func (x *Choices) String() string {
 func (*Choices) ProtoMessage() {}
 
 func (x *Choices) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[55]
+	mi := &file_api_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4769,7 +4837,7 @@ func (x *Choices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choices.ProtoReflect.Descriptor instead.
 func (*Choices) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{55}
+	return file_api_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Choices) GetChoices() []*RelayChoice {
@@ -4790,7 +4858,7 @@ type RelayChoice struct {
 
 func (x *RelayChoice) Reset() {
 	*x = RelayChoice{}
-	mi := &file_api_agent_proto_msgTypes[56]
+	mi := &file_api_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4802,7 +4870,7 @@ func (x *RelayChoice) String() string {
 func (*RelayChoice) ProtoMessage() {}
 
 func (x *RelayChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[56]
+	mi := &file_api_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4815,7 +4883,7 @@ func (x *RelayChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayChoice.ProtoReflect.Descriptor instead.
 func (*RelayChoice) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{56}
+	return file_api_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RelayChoice) GetPrefix() string {
@@ -4850,7 +4918,7 @@ type MeasureDistances struct {
 
 func (x *MeasureDistances) Reset() {
 	*x = MeasureDistances{}
-	mi := &file_api_agent_proto_msgTypes[57]
+	mi := &file_api_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4862,7 +4930,7 @@ func (x *MeasureDistances) String() string {
 func (*MeasureDistances) ProtoMessage() {}
 
 func (x *MeasureDistances) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[57]
+	mi := &file_api_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4875,7 +4943,7 @@ func (x *MeasureDistances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDistances.ProtoReflect.Descriptor instead.
 func (*MeasureDistances) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{57}
+	return file_api_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MeasureDistances) GetTargets() []*DistanceTarget {
@@ -4896,7 +4964,7 @@ type DistanceTarget struct {
 
 func (x *DistanceTarget) Reset() {
 	*x = DistanceTarget{}
-	mi := &file_api_agent_proto_msgTypes[58]
+	mi := &file_api_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +4976,7 @@ func (x *DistanceTarget) String() string {
 func (*DistanceTarget) ProtoMessage() {}
 
 func (x *DistanceTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[58]
+	mi := &file_api_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +4989,7 @@ func (x *DistanceTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DistanceTarget.ProtoReflect.Descriptor instead.
 func (*DistanceTarget) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{58}
+	return file_api_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DistanceTarget) GetAddress() string {
@@ -4958,7 +5026,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[59]
+	mi := &file_api_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4970,7 +5038,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[59]
+	mi := &file_api_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4983,7 +5051,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{59}
+	return file_api_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -5042,7 +5110,7 @@ type ProbeReport struct {
 
 func (x *ProbeReport) Reset() {
 	*x = ProbeReport{}
-	mi := &file_api_agent_proto_msgTypes[60]
+	mi := &file_api_agent_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5054,7 +5122,7 @@ func (x *ProbeReport) String() string {
 func (*ProbeReport) ProtoMessage() {}
 
 func (x *ProbeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[60]
+	mi := &file_api_agent_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5067,7 +5135,7 @@ func (x *ProbeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReport.ProtoReflect.Descriptor instead.
 func (*ProbeReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{60}
+	return file_api_agent_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ProbeReport) GetDirective() uint64 {
@@ -5165,7 +5233,7 @@ type DistancesMeasured struct {
 
 func (x *DistancesMeasured) Reset() {
 	*x = DistancesMeasured{}
-	mi := &file_api_agent_proto_msgTypes[61]
+	mi := &file_api_agent_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5177,7 +5245,7 @@ func (x *DistancesMeasured) String() string {
 func (*DistancesMeasured) ProtoMessage() {}
 
 func (x *DistancesMeasured) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[61]
+	mi := &file_api_agent_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5190,7 +5258,7 @@ func (x *DistancesMeasured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DistancesMeasured.ProtoReflect.Descriptor instead.
 func (*DistancesMeasured) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{61}
+	return file_api_agent_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DistancesMeasured) GetDirective() uint64 {
@@ -5221,7 +5289,7 @@ type Distance struct {
 
 func (x *Distance) Reset() {
 	*x = Distance{}
-	mi := &file_api_agent_proto_msgTypes[62]
+	mi := &file_api_agent_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5301,7 @@ func (x *Distance) String() string {
 func (*Distance) ProtoMessage() {}
 
 func (x *Distance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[62]
+	mi := &file_api_agent_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5314,7 @@ func (x *Distance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distance.ProtoReflect.Descriptor instead.
 func (*Distance) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{62}
+	return file_api_agent_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Distance) GetAddress() string {
@@ -5301,7 +5369,7 @@ type Router struct {
 
 func (x *Router) Reset() {
 	*x = Router{}
-	mi := &file_api_agent_proto_msgTypes[63]
+	mi := &file_api_agent_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5381,7 @@ func (x *Router) String() string {
 func (*Router) ProtoMessage() {}
 
 func (x *Router) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[63]
+	mi := &file_api_agent_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5326,7 +5394,7 @@ func (x *Router) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Router.ProtoReflect.Descriptor instead.
 func (*Router) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{63}
+	return file_api_agent_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Router) GetAddress() string {
@@ -5357,7 +5425,7 @@ type FailoverFired struct {
 
 func (x *FailoverFired) Reset() {
 	*x = FailoverFired{}
-	mi := &file_api_agent_proto_msgTypes[64]
+	mi := &file_api_agent_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5437,7 @@ func (x *FailoverFired) String() string {
 func (*FailoverFired) ProtoMessage() {}
 
 func (x *FailoverFired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[64]
+	mi := &file_api_agent_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5450,7 @@ func (x *FailoverFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverFired.ProtoReflect.Descriptor instead.
 func (*FailoverFired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{64}
+	return file_api_agent_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FailoverFired) GetName() string {
@@ -5463,7 +5531,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12,\n" +
 	"\x12report_interval_ms\x18\x02 \x01(\rR\x10reportIntervalMs\"'\n" +
 	"\tReportAck\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xdd\x05\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x93\x06\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
 	"\fmonotonic_us\x18\x02 \x01(\x04R\vmonotonicUs\x12\x1f\n" +
@@ -5484,7 +5552,12 @@ const file_api_agent_proto_rawDesc = "" +
 	"\tanswering\x18\v \x01(\v2\x1a.bicast.agent.v1.AnsweringR\tanswering\x123\n" +
 	"\x06health\x18\f \x03(\v2\x1b.bicast.agent.v1.PathHealthR\x06health\x122\n" +
 	"\x05relay\x18\r \x01(\v2\x1c.bicast.agent.v1.RelayReportR\x05relay\x12G\n" +
-	"\finterception\x18\x0e \x01(\v2#.bicast.agent.v1.InterceptionReportR\finterception\"\xb6\x01\n" +
+	"\finterception\x18\x0e \x01(\v2#.bicast.agent.v1.InterceptionReportR\finterception\x124\n" +
+	"\adevices\x18\x0f \x03(\v2\x1a.bicast.agent.v1.LanDeviceR\adevices\"K\n" +
+	"\tLanDevice\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03mac\x18\x02 \x01(\tR\x03mac\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xb6\x01\n" +
 	"\n" +
 	"Connection\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\rR\x05token\x124\n" +
@@ -5912,7 +5985,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),                    // 0: bicast.agent.v1.Role
 	(PathManager)(0),             // 1: bicast.agent.v1.PathManager
@@ -5925,143 +5998,145 @@ var file_api_agent_proto_goTypes = []any{
 	(*Welcome)(nil),              // 8: bicast.agent.v1.Welcome
 	(*ReportAck)(nil),            // 9: bicast.agent.v1.ReportAck
 	(*Report)(nil),               // 10: bicast.agent.v1.Report
-	(*Connection)(nil),           // 11: bicast.agent.v1.Connection
-	(*Subflow)(nil),              // 12: bicast.agent.v1.Subflow
-	(*Interface)(nil),            // 13: bicast.agent.v1.Interface
-	(*Elimination)(nil),          // 14: bicast.agent.v1.Elimination
-	(*PathCopies)(nil),           // 15: bicast.agent.v1.PathCopies
-	(*Missing)(nil),              // 16: bicast.agent.v1.Missing
-	(*Tunnelling)(nil),           // 17: bicast.agent.v1.Tunnelling
-	(*TunnelEnd)(nil),            // 18: bicast.agent.v1.TunnelEnd
-	(*Capping)(nil),              // 19: bicast.agent.v1.Capping
-	(*Passing)(nil),              // 20: bicast.agent.v1.Passing
-	(*Answering)(nil),            // 21: bicast.agent.v1.Answering
-	(*PathHealth)(nil),           // 22: bicast.agent.v1.PathHealth
-	(*HealthWindow)(nil),         // 23: bicast.agent.v1.HealthWindow
-	(*RelayReport)(nil),          // 24: bicast.agent.v1.RelayReport
-	(*InterceptionReport)(nil),   // 25: bicast.agent.v1.InterceptionReport
-	(*RelayReached)(nil),         // 26: bicast.agent.v1.RelayReached
-	(*TerminalInterception)(nil), // 27: bicast.agent.v1.TerminalInterception
-	(*PendingDestination)(nil),   // 28: bicast.agent.v1.PendingDestination
-	(*Cost)(nil),                 // 29: bicast.agent.v1.Cost
-	(*Directive)(nil),            // 30: bicast.agent.v1.Directive
-	(*Path)(nil),                 // 31: bicast.agent.v1.Path
-	(*ReportEvery)(nil),          // 32: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),               // 33: bicast.agent.v1.Prefer
-	(*Arm)(nil),                  // 34: bicast.agent.v1.Arm
-	(*Disarm)(nil),               // 35: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),            // 36: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),             // 37: bicast.agent.v1.CopyPath
-	(*Tunnels)(nil),              // 38: bicast.agent.v1.Tunnels
-	(*Tunnel)(nil),               // 39: bicast.agent.v1.Tunnel
-	(*Caps)(nil),                 // 40: bicast.agent.v1.Caps
-	(*Cap)(nil),                  // 41: bicast.agent.v1.Cap
-	(*AnswerProbes)(nil),         // 42: bicast.agent.v1.AnswerProbes
-	(*AnswerSession)(nil),        // 43: bicast.agent.v1.AnswerSession
-	(*HealthProbes)(nil),         // 44: bicast.agent.v1.HealthProbes
-	(*HealthPath)(nil),           // 45: bicast.agent.v1.HealthPath
-	(*ProbeRoute)(nil),           // 46: bicast.agent.v1.ProbeRoute
-	(*Probe)(nil),                // 47: bicast.agent.v1.Probe
-	(*Relay)(nil),                // 48: bicast.agent.v1.Relay
-	(*RelayClient)(nil),          // 49: bicast.agent.v1.RelayClient
-	(*PortRange)(nil),            // 50: bicast.agent.v1.PortRange
-	(*PortForward)(nil),          // 51: bicast.agent.v1.PortForward
-	(*Intercept)(nil),            // 52: bicast.agent.v1.Intercept
-	(*InterceptedTerminal)(nil),  // 53: bicast.agent.v1.InterceptedTerminal
-	(*LocalAddress)(nil),         // 54: bicast.agent.v1.LocalAddress
-	(*InterceptUplink)(nil),      // 55: bicast.agent.v1.InterceptUplink
-	(*InterceptRelay)(nil),       // 56: bicast.agent.v1.InterceptRelay
-	(*Choices)(nil),              // 57: bicast.agent.v1.Choices
-	(*RelayChoice)(nil),          // 58: bicast.agent.v1.RelayChoice
-	(*MeasureDistances)(nil),     // 59: bicast.agent.v1.MeasureDistances
-	(*DistanceTarget)(nil),       // 60: bicast.agent.v1.DistanceTarget
-	(*Result)(nil),               // 61: bicast.agent.v1.Result
-	(*ProbeReport)(nil),          // 62: bicast.agent.v1.ProbeReport
-	(*DistancesMeasured)(nil),    // 63: bicast.agent.v1.DistancesMeasured
-	(*Distance)(nil),             // 64: bicast.agent.v1.Distance
-	(*Router)(nil),               // 65: bicast.agent.v1.Router
-	(*FailoverFired)(nil),        // 66: bicast.agent.v1.FailoverFired
+	(*LanDevice)(nil),            // 11: bicast.agent.v1.LanDevice
+	(*Connection)(nil),           // 12: bicast.agent.v1.Connection
+	(*Subflow)(nil),              // 13: bicast.agent.v1.Subflow
+	(*Interface)(nil),            // 14: bicast.agent.v1.Interface
+	(*Elimination)(nil),          // 15: bicast.agent.v1.Elimination
+	(*PathCopies)(nil),           // 16: bicast.agent.v1.PathCopies
+	(*Missing)(nil),              // 17: bicast.agent.v1.Missing
+	(*Tunnelling)(nil),           // 18: bicast.agent.v1.Tunnelling
+	(*TunnelEnd)(nil),            // 19: bicast.agent.v1.TunnelEnd
+	(*Capping)(nil),              // 20: bicast.agent.v1.Capping
+	(*Passing)(nil),              // 21: bicast.agent.v1.Passing
+	(*Answering)(nil),            // 22: bicast.agent.v1.Answering
+	(*PathHealth)(nil),           // 23: bicast.agent.v1.PathHealth
+	(*HealthWindow)(nil),         // 24: bicast.agent.v1.HealthWindow
+	(*RelayReport)(nil),          // 25: bicast.agent.v1.RelayReport
+	(*InterceptionReport)(nil),   // 26: bicast.agent.v1.InterceptionReport
+	(*RelayReached)(nil),         // 27: bicast.agent.v1.RelayReached
+	(*TerminalInterception)(nil), // 28: bicast.agent.v1.TerminalInterception
+	(*PendingDestination)(nil),   // 29: bicast.agent.v1.PendingDestination
+	(*Cost)(nil),                 // 30: bicast.agent.v1.Cost
+	(*Directive)(nil),            // 31: bicast.agent.v1.Directive
+	(*Path)(nil),                 // 32: bicast.agent.v1.Path
+	(*ReportEvery)(nil),          // 33: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),               // 34: bicast.agent.v1.Prefer
+	(*Arm)(nil),                  // 35: bicast.agent.v1.Arm
+	(*Disarm)(nil),               // 36: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),            // 37: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),             // 38: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),              // 39: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),               // 40: bicast.agent.v1.Tunnel
+	(*Caps)(nil),                 // 41: bicast.agent.v1.Caps
+	(*Cap)(nil),                  // 42: bicast.agent.v1.Cap
+	(*AnswerProbes)(nil),         // 43: bicast.agent.v1.AnswerProbes
+	(*AnswerSession)(nil),        // 44: bicast.agent.v1.AnswerSession
+	(*HealthProbes)(nil),         // 45: bicast.agent.v1.HealthProbes
+	(*HealthPath)(nil),           // 46: bicast.agent.v1.HealthPath
+	(*ProbeRoute)(nil),           // 47: bicast.agent.v1.ProbeRoute
+	(*Probe)(nil),                // 48: bicast.agent.v1.Probe
+	(*Relay)(nil),                // 49: bicast.agent.v1.Relay
+	(*RelayClient)(nil),          // 50: bicast.agent.v1.RelayClient
+	(*PortRange)(nil),            // 51: bicast.agent.v1.PortRange
+	(*PortForward)(nil),          // 52: bicast.agent.v1.PortForward
+	(*Intercept)(nil),            // 53: bicast.agent.v1.Intercept
+	(*InterceptedTerminal)(nil),  // 54: bicast.agent.v1.InterceptedTerminal
+	(*LocalAddress)(nil),         // 55: bicast.agent.v1.LocalAddress
+	(*InterceptUplink)(nil),      // 56: bicast.agent.v1.InterceptUplink
+	(*InterceptRelay)(nil),       // 57: bicast.agent.v1.InterceptRelay
+	(*Choices)(nil),              // 58: bicast.agent.v1.Choices
+	(*RelayChoice)(nil),          // 59: bicast.agent.v1.RelayChoice
+	(*MeasureDistances)(nil),     // 60: bicast.agent.v1.MeasureDistances
+	(*DistanceTarget)(nil),       // 61: bicast.agent.v1.DistanceTarget
+	(*Result)(nil),               // 62: bicast.agent.v1.Result
+	(*ProbeReport)(nil),          // 63: bicast.agent.v1.ProbeReport
+	(*DistancesMeasured)(nil),    // 64: bicast.agent.v1.DistancesMeasured
+	(*Distance)(nil),             // 65: bicast.agent.v1.Distance
+	(*Router)(nil),               // 66: bicast.agent.v1.Router
+	(*FailoverFired)(nil),        // 67: bicast.agent.v1.FailoverFired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
 	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	61, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	66, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.FailoverFired
-	62, // 4: bicast.agent.v1.FromAgent.probe_report:type_name -> bicast.agent.v1.ProbeReport
-	63, // 5: bicast.agent.v1.FromAgent.distances_measured:type_name -> bicast.agent.v1.DistancesMeasured
+	62, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	67, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.FailoverFired
+	63, // 4: bicast.agent.v1.FromAgent.probe_report:type_name -> bicast.agent.v1.ProbeReport
+	64, // 5: bicast.agent.v1.FromAgent.distances_measured:type_name -> bicast.agent.v1.DistancesMeasured
 	8,  // 6: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
 	9,  // 7: bicast.agent.v1.FromController.ack:type_name -> bicast.agent.v1.ReportAck
-	30, // 8: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	31, // 8: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
 	0,  // 9: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
 	7,  // 10: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
 	1,  // 11: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
-	11, // 12: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
-	13, // 13: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	29, // 14: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
-	14, // 15: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
-	17, // 16: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
-	19, // 17: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
-	21, // 18: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
-	22, // 19: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
-	24, // 20: bicast.agent.v1.Report.relay:type_name -> bicast.agent.v1.RelayReport
-	25, // 21: bicast.agent.v1.Report.interception:type_name -> bicast.agent.v1.InterceptionReport
-	12, // 22: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	15, // 23: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	16, // 24: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	18, // 25: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
-	16, // 26: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
-	16, // 27: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
-	20, // 28: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
-	23, // 29: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
-	26, // 30: bicast.agent.v1.InterceptionReport.relays:type_name -> bicast.agent.v1.RelayReached
-	27, // 31: bicast.agent.v1.InterceptionReport.terminals:type_name -> bicast.agent.v1.TerminalInterception
-	28, // 32: bicast.agent.v1.InterceptionReport.pending:type_name -> bicast.agent.v1.PendingDestination
-	32, // 33: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	33, // 34: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	34, // 35: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	35, // 36: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	36, // 37: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	38, // 38: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
-	40, // 39: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
-	42, // 40: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.AnswerProbes
-	44, // 41: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.HealthProbes
-	47, // 42: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
-	48, // 43: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
-	52, // 44: bicast.agent.v1.Directive.intercept:type_name -> bicast.agent.v1.Intercept
-	57, // 45: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
-	59, // 46: bicast.agent.v1.Directive.measure_distances:type_name -> bicast.agent.v1.MeasureDistances
-	31, // 47: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	31, // 48: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	31, // 49: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	31, // 50: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	37, // 51: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	39, // 52: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
-	41, // 53: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
-	43, // 54: bicast.agent.v1.AnswerProbes.sessions:type_name -> bicast.agent.v1.AnswerSession
-	45, // 55: bicast.agent.v1.HealthProbes.paths:type_name -> bicast.agent.v1.HealthPath
-	46, // 56: bicast.agent.v1.HealthPath.route:type_name -> bicast.agent.v1.ProbeRoute
-	46, // 57: bicast.agent.v1.Probe.route:type_name -> bicast.agent.v1.ProbeRoute
-	49, // 58: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.RelayClient
-	50, // 59: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
-	51, // 60: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.PortForward
-	53, // 61: bicast.agent.v1.Intercept.terminals:type_name -> bicast.agent.v1.InterceptedTerminal
-	55, // 62: bicast.agent.v1.Intercept.uplinks:type_name -> bicast.agent.v1.InterceptUplink
-	56, // 63: bicast.agent.v1.Intercept.relays:type_name -> bicast.agent.v1.InterceptRelay
-	54, // 64: bicast.agent.v1.InterceptedTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
-	51, // 65: bicast.agent.v1.InterceptRelay.onward:type_name -> bicast.agent.v1.PortForward
-	58, // 66: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
-	60, // 67: bicast.agent.v1.MeasureDistances.targets:type_name -> bicast.agent.v1.DistanceTarget
-	64, // 68: bicast.agent.v1.DistancesMeasured.distances:type_name -> bicast.agent.v1.Distance
-	65, // 69: bicast.agent.v1.Distance.routers:type_name -> bicast.agent.v1.Router
-	2,  // 70: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 71: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 72: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 73: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	72, // [72:74] is the sub-list for method output_type
-	70, // [70:72] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	12, // 12: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
+	14, // 13: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
+	30, // 14: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	15, // 15: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
+	18, // 16: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
+	20, // 17: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
+	22, // 18: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
+	23, // 19: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
+	25, // 20: bicast.agent.v1.Report.relay:type_name -> bicast.agent.v1.RelayReport
+	26, // 21: bicast.agent.v1.Report.interception:type_name -> bicast.agent.v1.InterceptionReport
+	11, // 22: bicast.agent.v1.Report.devices:type_name -> bicast.agent.v1.LanDevice
+	13, // 23: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	16, // 24: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	17, // 25: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	19, // 26: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	17, // 27: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	17, // 28: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
+	21, // 29: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
+	24, // 30: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
+	27, // 31: bicast.agent.v1.InterceptionReport.relays:type_name -> bicast.agent.v1.RelayReached
+	28, // 32: bicast.agent.v1.InterceptionReport.terminals:type_name -> bicast.agent.v1.TerminalInterception
+	29, // 33: bicast.agent.v1.InterceptionReport.pending:type_name -> bicast.agent.v1.PendingDestination
+	33, // 34: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	34, // 35: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	35, // 36: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	36, // 37: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	37, // 38: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	39, // 39: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	41, // 40: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
+	43, // 41: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.AnswerProbes
+	45, // 42: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.HealthProbes
+	48, // 43: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
+	49, // 44: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
+	53, // 45: bicast.agent.v1.Directive.intercept:type_name -> bicast.agent.v1.Intercept
+	58, // 46: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
+	60, // 47: bicast.agent.v1.Directive.measure_distances:type_name -> bicast.agent.v1.MeasureDistances
+	32, // 48: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	32, // 49: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	32, // 50: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	32, // 51: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	38, // 52: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	40, // 53: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	42, // 54: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
+	44, // 55: bicast.agent.v1.AnswerProbes.sessions:type_name -> bicast.agent.v1.AnswerSession
+	46, // 56: bicast.agent.v1.HealthProbes.paths:type_name -> bicast.agent.v1.HealthPath
+	47, // 57: bicast.agent.v1.HealthPath.route:type_name -> bicast.agent.v1.ProbeRoute
+	47, // 58: bicast.agent.v1.Probe.route:type_name -> bicast.agent.v1.ProbeRoute
+	50, // 59: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.RelayClient
+	51, // 60: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
+	52, // 61: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.PortForward
+	54, // 62: bicast.agent.v1.Intercept.terminals:type_name -> bicast.agent.v1.InterceptedTerminal
+	56, // 63: bicast.agent.v1.Intercept.uplinks:type_name -> bicast.agent.v1.InterceptUplink
+	57, // 64: bicast.agent.v1.Intercept.relays:type_name -> bicast.agent.v1.InterceptRelay
+	55, // 65: bicast.agent.v1.InterceptedTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
+	52, // 66: bicast.agent.v1.InterceptRelay.onward:type_name -> bicast.agent.v1.PortForward
+	59, // 67: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
+	61, // 68: bicast.agent.v1.MeasureDistances.targets:type_name -> bicast.agent.v1.DistanceTarget
+	65, // 69: bicast.agent.v1.DistancesMeasured.distances:type_name -> bicast.agent.v1.Distance
+	66, // 70: bicast.agent.v1.Distance.routers:type_name -> bicast.agent.v1.Router
+	2,  // 71: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
+	4,  // 72: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
+	3,  // 73: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
+	5,  // 74: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
+	73, // [73:75] is the sub-list for method output_type
+	71, // [71:73] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -6082,8 +6157,8 @@ func file_api_agent_proto_init() {
 		(*FromController_Ack)(nil),
 		(*FromController_Directive)(nil),
 	}
-	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{}
-	file_api_agent_proto_msgTypes[28].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[17].OneofWrappers = []any{}
+	file_api_agent_proto_msgTypes[29].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
@@ -6105,7 +6180,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   65,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

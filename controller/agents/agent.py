@@ -32,6 +32,7 @@ from controller.protocol.reports import (
     Capability,
     Cost,
     FailoverFired,
+    LanDevice,
     PathManager,
     Reported,
     Role,
@@ -149,6 +150,7 @@ class Agent:
         self.reported_at: float | None = None
         self.reports = 0
         self.cost: Cost | None = None
+        self.devices: tuple[LanDevice, ...] = ()  # of the LANs that its host serves
         self.silent = False
         self.ledger: Ledger | None = None
         self.standings: dict[str, TerminalConnections] = {}  # by terminal
@@ -198,7 +200,7 @@ class Agent:
 
     def report(self, event: Reported, now: float) -> None:
         self.report_again(now)
-        self.cost = event.cost
+        self.cost, self.devices = event.cost, event.devices
 
     def weigh(
         self, event: Reported, sends: bool, homes: Mapping[str, AddressOwner], wanted: Wanted

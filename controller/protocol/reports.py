@@ -371,6 +371,15 @@ class InterfaceCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class LanDevice:
+    """A device with an address from DHCP of a gateway's host."""
+
+    name: str  # as it calls itself; empty: unknown
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reported:
     session: int
     sequence: int
@@ -385,6 +394,7 @@ class Reported:
     relay: RelayReport | None = None  # None: no relay
     interception: InterceptionReport | None = None
     interfaces: tuple[InterfaceCounters, ...] = ()  # of a gateway's host
+    devices: tuple[LanDevice, ...] = ()  # likewise
     cut: bool = False  # there were more than MOST_SUBFLOWS
     confirmed: frozenset[SubflowKey] | None = None  # for a server's report: subflows that count; None: all
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import ip_network
 from itertools import chain
 
+from controller.agents.agent import Agent
 from controller.core.core import Core
 from controller.features.copies.metered_uplinks import Budgets
 from controller.features.peer_sites.manager import PeerSites
 from controller.features.relays import readout
-from controller.model.config import Site, Terminal
+from controller.model.config import Site, Terminal, TerminalAddress
 from controller.model.known import Wanted, in_class
+from controller.model.traffic import Network
 from controller.model.uplink import Period, Uplink
 from controller.program.metering import through
 from controller.program.program import Bucket, Group, Output, PacketCounters, ToGroup
@@ -24,6 +27,7 @@ from controller.readout.snapshot import (
     BudgetView,
     ClassView,
     CopiesView,
+    DeviceView,
     FittingView,
     GatewayView,
     GroupView,
@@ -58,6 +62,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         paths=core.probing.view(now),
         relays=readout.relay_views(core.relays, core.wanted, now),
         interceptions=readout.interception_views(core.relays),
+        devices=tuple(each for agent in core.steering.agents.values() for each in _devices(core, agent)),
         config_loads=core.config_loads,
         openflow_unproven=core.config.settings.unproven,
     )
@@ -199,6 +204,26 @@ def _terminal(
         received=received,
         classes=tuple(_class(switch.site, terminal, each.name, wanted) for each in switch.site.named),
     )
+
+
+def _devices(core: Core, agent: Agent) -> Iterator[DeviceView]:
+    """Yield the devices of an agent's report whose addresses are in a LAN of its site."""
+    site = next((each for each in core.config.sites if each.name == agent.name), None)
+    if site is None or not agent.alive:
+        return
+    lans = {subnet.name for subnet in site.subnets if subnet.lan}
+    places = [(terminal, at) for terminal in site.terminals for at in terminal.addresses if at.subnet in lans]
+    places.sort(key=lambda each: each[1].host is None)  # an entry for the address precedes the LAN's
+    for one in agent.devices:
+        address = ip_network(one.address)
+        holding = (terminal for terminal, at in places if _holds(at, address))
+        terminal = next(holding, None)
+        if terminal:
+            yield DeviceView(one.name, one.address, one.mac, site.name, terminal.name)
+
+
+def _holds(at: TerminalAddress, address: Network) -> bool:
+    return at.address.version == address.version and ip_network(at.address).overlaps(address)
 
 
 def _class(site: Site, terminal: Terminal, name: str, wanted: Wanted) -> ClassView:

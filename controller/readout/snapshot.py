@@ -244,6 +244,17 @@ class TerminalView:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device with an address from a gateway's host."""
+
+    name: str  # as it calls itself; empty: unknown
+    address: str
+    mac: str
+    gateway: str
+    terminal: str  # the entry of gateway.yaml that sets its mode
+
+
+@dataclass(frozen=True, slots=True)
 class MissingView:
     capability: str
     reason: str
@@ -342,5 +353,6 @@ class Snapshot:
     paths: tuple[PathView, ...]
     relays: tuple[RelayView, ...] = ()
     interceptions: tuple[InterceptionView, ...] = ()
+    devices: tuple[DeviceView, ...] = ()  # of the LANs that gateways' hosts serve
     config_loads: int = 0  # since the start
     openflow_unproven: str | None = None  # why switches cannot tell this controller from another local process

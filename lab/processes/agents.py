@@ -28,6 +28,7 @@ SETTINGS = f", agents: {{directory: {isolate.RUN_DIRECTORY / 'agents'}}}"
 # SETTINGS for agents on other hosts: they reach these listeners over TCP. The wildcard address works before the lab's
 # network has the controller's address.
 SETTINGS_FOR_HOSTS = SETTINGS.replace("}", ', listen: "0.0.0.0:8655", join: "0.0.0.0:8656"}')
+LEASES = isolate.RUN_DIRECTORY / "leases"  # the world's own, apart from those of an installed `bicast lan`
 NO_HOSTS: Mapping[str, Machine] = MappingProxyType({})
 
 
@@ -110,7 +111,17 @@ def agent(
         where = invitation["join"] if host is None else f"{CONTROLLER}:{invitation['join'].rpartition(':')[2]}"
         join_words = ("join", where, "--name", name, "--token", invitation["token"], "--directory", place)
         command.run(AGENT, *join_words, where=name, prefix=_netns_prefix(host))
-        run = (AGENT, "run", "--role", role, "--directory", place, *_netns_options(machine, host))
+        run = (
+            AGENT,
+            "run",
+            "--role",
+            role,
+            "--directory",
+            place,
+            "--leases",
+            str(LEASES),
+            *_netns_options(machine, host),
+        )
         one = AgentProcess(
             controller, name, [*_netns_prefix(host), *_with_constant_load(Path(place)), *run], Path(place) / "log"
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.processes.agents import SETTINGS, eliminating
+from lab.processes.agents import LEASES, SETTINGS, eliminating
 from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage.command import run
 from lab.stage.nodes import Machine
@@ -51,7 +51,7 @@ def served(place: Path) -> Iterator[None]:
     """Lead the LAN of this process's namespace to home's bridge and serve its devices."""
     run(BICAST, "bridge", str(FILE), "--site", "home")
     with (place / "dnsmasq.log").open("w") as log:
-        words = [BICAST, "lan", str(FILE), "--site", "home", "--directory", str(place / "lan")]
+        words = [BICAST, "lan", str(FILE), "--site", "home", "--directory", str(LEASES.parent)]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         yield
@@ -155,6 +155,16 @@ def test_status_shows_the_lan_as_one_terminal(home: GatewayLab, tablet: Machine)
     (lan,) = (one for one in home.controller.client.get("status")["terminals"] if one["name"] == "lan")
     assert [each["address"] for each in lan["addresses"]] == [str(LAN), str(LAN6)]
     assert lan["mode"] == "bicast"
+    until(lambda: device_shown(home, "tablet"), "the tablet is shown")
+    assert re.search(r"^tablet +home +192\.168\.8\.\d+ +02:00:00:00:08:01 +lan +bicast$", status(), re.MULTILINE)
+
+
+def status() -> str:
+    return run(BICAST, "status").stdout
+
+
+def device_shown(home: GatewayLab, name: str) -> bool:
+    return name in [each["name"] for each in home.controller.client.get("status")["devices"]]
 
 
 def test_new_device_is_served_and_copied_without_the_controller(

@@ -30,6 +30,7 @@ from controller.protocol.reports import (
     HealthWindow,
     InterceptionReport,
     InterfaceCounters,
+    LanDevice,
     Passing,
     PathCopies,
     PathHealth,
@@ -78,6 +79,7 @@ def breach(sentence: str) -> Refused:
 
 MOST_OF_A_KIND = 64  # paths, tunnels, ports
 MOST_INTERFACES = 1024
+MOST_DEVICES = 1024  # with leases
 MOST_PASSING = 4096  # at a gateway
 MOST_PORTS = 257  # ports without the window program: as many as one order names, and "all"
 
@@ -440,6 +442,7 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
         relay=relay_report(report.relay) if report.HasField("relay") else None,
         interception=interception_report(report.interception) if report.HasField("interception") else None,
         interfaces=interfaces(report.interfaces) if role is Role.GATEWAY else (),
+        devices=devices(report.devices) if role is Role.GATEWAY else (),
         cut=_is_cut(report.connections, connections),
     )
 
@@ -447,6 +450,13 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
 def interfaces(reported: Sequence[pb.Interface]) -> tuple[InterfaceCounters, ...]:
     some = reported[:MOST_INTERFACES]
     return tuple(InterfaceCounters(one.name, one.bytes_sent, one.bytes_received) for one in some)
+
+
+def devices(reported: Sequence[pb.LanDevice]) -> tuple[LanDevice, ...]:
+    some = reported[:MOST_DEVICES]
+    return tuple(
+        LanDevice(checked_text(one.name), canonical_address(one.address), checked_text(one.mac)) for one in some
+    )
 
 
 def _connections(reported: Sequence[pb.Connection], most: int) -> Iterator[Connection]:

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
-from controller.edges.agentlink.decode import LONGEST_ACCOUNT, MOST_INTERFACES
+from controller.edges.agentlink.decode import LONGEST_ACCOUNT, MOST_DEVICES, MOST_INTERFACES
 from controller.edges.trust.refusals import Refused
 from controller.features.caps.holder import MOST_PORTS
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import (
     MOST_SUBFLOWS,
     InterfaceCounters,
+    LanDevice,
     PathHealth,
     PendingDestination,
     ProbePacket,
@@ -195,6 +196,14 @@ def test_only_a_gateway_reports_interfaces_and_only_so_many() -> None:
     report = pb.Report(interfaces=[pb.Interface(name="wwan0", bytes_sent=3, bytes_received=4)] * (MOST_INTERFACES + 1))
     assert decode.reported(1, Role.TERMINAL, report).interfaces == ()
     assert decode.reported(1, Role.GATEWAY, report).interfaces == (InterfaceCounters("wwan0", 3, 4),) * MOST_INTERFACES
+
+
+def test_only_a_gateway_reports_devices_and_only_so_many() -> None:
+    one = pb.LanDevice(name="tab\tlet", address="192.168.8.57", mac="02:00:00:00:08:01")
+    report = pb.Report(devices=[one] * (MOST_DEVICES + 1))
+    assert decode.reported(1, Role.TERMINAL, report).devices == ()
+    expected = LanDevice("tab let", "192.168.8.57", "02:00:00:00:08:01")
+    assert decode.reported(1, Role.GATEWAY, report).devices == (expected,) * MOST_DEVICES
 
 
 def test_gateway_without_any_program_may_report_each_port() -> None:
