@@ -12,8 +12,18 @@ import pytest
 from gateway.host import HostError
 from gateway.init import services
 from gateway.init.made import COMMAND, DIRECTORY, FILE, Change, Made, Places, removals, written
-from gateway.init.services import Opening, closed_again, closed_by, opened, port, refuse_closed, undone, unmanaged
-from gateway.init.steps import carry_out, configuration, refuse_taken
+from gateway.init.services import (
+    Opening,
+    Systemd,
+    closed_again,
+    closed_by,
+    opened,
+    port,
+    refuse_closed,
+    undone,
+    unmanaged,
+)
+from gateway.init.steps import carry_out, configuration, refuse_taken, tls_listed
 from tests.gateway.conftest import shell
 from tests.setup.place import program
 
@@ -201,3 +211,65 @@ def test_taken_ports_are_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="is in use on this machine"):
         refuse_taken((taken.getsockname()[1],), ())
     refuse_taken((), ())
+
+
+class FakeSystemd(Systemd):
+    """A systemd whose units are files: enabled or active while their names are in a set."""
+
+    def __init__(self) -> None:
+        self.enabled: set[str] = set()
+        self.active: set[str] = set()
+        self.reloads = 0
+
+    def is_enabled(self, unit: str) -> bool:
+        return unit in self.enabled
+
+    def is_active(self, unit: str) -> bool:
+        return unit in self.active
+
+    def reload(self) -> None:
+        self.reloads += 1
+
+    def enable(self, unit: str) -> None:
+        self.enabled.add(unit)
+
+    def restart(self, unit: str) -> None:
+        self.active.add(unit)
+
+    def disable(self, unit: str) -> None:
+        self.enabled.discard(unit)
+        self.active.discard(unit)
+
+
+def test_packages_bring_the_units_and_init_adds_the_keys(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "is_tree", lambda: False)
+    made, systemd = Made(places), FakeSystemd()
+    carry_out(services.units(places, made, systemd, ("bicast", "bicast-bridge"), tls=True), nothing)
+    files = [each for each in places.units.rglob("*") if each.is_file()]
+    assert files == [places.units / "bicast.service.d/tls.conf"]
+    assert "LoadCredential=controller.key:" in files[0].read_text()
+    assert systemd.reloads == 1
+    assert carry_out(services.units(places, made, systemd, ("bicast",), tls=True), nothing) == 0
+
+
+def test_services_start_once_and_stop(places: Places) -> None:
+    made, systemd = Made(places), FakeSystemd()
+    names = ("bicast-bridge", "bicast")
+    assert carry_out(services.running(made, systemd, names), nothing) == 2
+    assert systemd.enabled == systemd.active == set(names)
+    systemd.active.discard("bicast-bridge")  # it ends when the bridge is connected
+    assert carry_out(services.running(made, systemd, names), nothing) == 0
+    assert carry_out(services.running(made, systemd, names, again=True), nothing) == 2
+    assert carry_out(services.stopped(made, systemd), nothing) == 2
+    assert systemd.enabled | systemd.active == set()
+    assert carry_out(services.stopped(made, systemd), nothing) == 0
+
+
+def test_half_made_keys_of_a_killed_run_are_removed(places: Places) -> None:
+    made, pair = Made(places), (("ca.pem", "ca-signing.key"), ("switch-1.pem", "switch-1.key"))
+    carry_out(tls_listed(places, made, pair), nothing)
+    for name, text in (("ca.pem", "c"), ("ca-signing.key", "k"), ("switch-1.pem", ""), ("switch-1.key", "k")):
+        (places.tls / name).write_text(text)
+    assert carry_out(tls_listed(places, made, pair), nothing) == 1
+    assert sorted(each.name for each in places.tls.iterdir()) == ["ca-signing.key", "ca.pem"]
+    assert places.tls.stat().st_mode & 0o777 == 0o700
