@@ -73,6 +73,10 @@ export class Device extends Component {
       </fieldset>
       <${Said} said=${said} off=${off} />
 
+      ${device.devices && html`<h3>Served here</h3>
+        <ul>
+          ${Object.entries(device.devices).map(([mac, each]) => html`<li key=${mac}>${each.name || "unnamed"} <span class="muted">${each.address} · ${mac}</span></li>`)}
+        </ul>`}
       <h3>Paths</h3>
       <dl>
         ${Object.entries(device.paths).map(

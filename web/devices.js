@@ -42,7 +42,8 @@ export class Devices extends Component {
 function text(name, device) {
   const { state } = deviceState(device);
   const words = [name, device.gateway, device.mode, ACTING[device.acting], device.active_uplink, device.access_point, state];
-  return [...words, ...device.addresses].join(" ").toLowerCase();
+  const served = Object.entries(device.devices ?? {}).flatMap(([mac, each]) => [each.name, each.address, mac]);
+  return [...words, ...device.addresses, ...served].join(" ").toLowerCase();
 }
 
 // A row is drawn again only when it changes: there may be hundreds.

@@ -11,19 +11,32 @@ from typing import Any
 
 from controller.features.caps.view import SharerView
 from controller.features.relays.view import RelayView
-from controller.readout.snapshot import AgentView, BudgetView, GatewayView, Snapshot, TerminalView, UplinkView
+from controller.readout.snapshot import (
+    AgentView,
+    BudgetView,
+    DeviceView,
+    GatewayView,
+    Snapshot,
+    TerminalView,
+    UplinkView,
+)
 
 Plain = dict[str, Any]
 
 
 def picture(snapshot: Snapshot, last_event: int = 0) -> Plain:
     sharers = {each.terminal: each for air in snapshot.access_points for each in air.terminals}
+    devices: dict[str, list[DeviceView]] = {}
+    for device in snapshot.devices:
+        devices.setdefault(device.terminal, []).append(device)
     return {
         "version": snapshot.version,
         "last_event": last_event,
         "config": _known(path=snapshot.config_path, error=snapshot.config_error, unproven=snapshot.openflow_unproven),
         "gateways": {each.name: _gateway(each) for each in snapshot.gateways},
-        "terminals": {each.name: _terminal(each, sharers.get(each.name)) for each in snapshot.terminals},
+        "terminals": {
+            each.name: _terminal(each, sharers.get(each.name), devices.get(each.name)) for each in snapshot.terminals
+        },
         "agents": {each.name: _agent(each) for each in snapshot.agents},
         "relays": {each.name: _relay(each) for each in snapshot.relays},
     }
@@ -81,7 +94,7 @@ def _budget(budget: BudgetView) -> Plain:
     )
 
 
-def _terminal(terminal: TerminalView, sharer: SharerView | None) -> Plain:
+def _terminal(terminal: TerminalView, sharer: SharerView | None, devices: list[DeviceView] | None) -> Plain:
     return _known(
         gateway=terminal.gateway,
         mode=terminal.mode,
@@ -97,6 +110,7 @@ def _terminal(terminal: TerminalView, sharer: SharerView | None) -> Plain:
         classes={each.name: {"mode": each.mode, "acting": each.acting} for each in terminal.classes},
         paths={each.uplink: {"health": each.health, "reason": each.reason} for each in terminal.paths},
         cap=_cap(sharer) if sharer is not None else None,
+        devices={each.mac: {"name": each.name, "address": each.address} for each in devices} if devices else None,
     )
 
 

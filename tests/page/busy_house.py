@@ -16,7 +16,7 @@ from controller.edges.http.server import serve
 from controller.model.config import Mode
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import PacketCounters, PortCounters
-from controller.readout.snapshot import HealthView, Snapshot, TerminalView
+from controller.readout.snapshot import DeviceView, HealthView, Snapshot, TerminalView
 from tests.controller.edges.http.fake_core import HOME, SETTINGS, START, TOKEN, TOKYO, FakeCore
 
 SINCE = 1.7e9
@@ -44,7 +44,8 @@ def after(seconds: int, terminals: tuple[TerminalView, ...]) -> Snapshot:
     uplinks = tuple(replace(each, up=True, tunnel=None, counters=carried) for each in HOME.uplinks)
     home = replace(HOME, uplinks=uplinks, peer_site="far", conflicts=())
     busy = tuple(replace(each, sent=counted(20_000), received=counted(400_000)) for each in terminals)
-    return replace(START, gateways=(home, FAR), relays=(TOKYO,), terminals=busy)
+    served = tuple(DeviceView("tablet", "192.168.8.57", "02:00:00:00:08:01", "home", each.name) for each in busy[-1:])
+    return replace(START, gateways=(home, FAR), relays=(TOKYO,), terminals=busy, devices=served)
 
 
 def main(devices: int) -> None:

@@ -20,6 +20,7 @@ from controller.edges.http.server import Serving
 from controller.edges.http.stream import difference
 from controller.model.config import Mode
 from controller.readout.picture import picture
+from controller.readout.snapshot import DeviceView
 from tests.controller.edges.http.conftest import problem
 from tests.controller.edges.http.fake_core import HEAD, RELAYED, SHARED, START, TUNNELLED, FakeCore
 from tests.controller.edges.openflow.switches import until
@@ -55,12 +56,15 @@ def test_difference_leads_from_one_state_to_the_other(before: dict[str, Any], af
     assert difference(after, after) == {}
 
 
+TABLET = DeviceView("tablet", "192.168.8.57", "02:00:00:00:08:01", "home", "client")
+
+
 def nulls(value: Any) -> bool:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return value is None or any(map(nulls, inner))
 
 
-@pytest.mark.parametrize("snapshot", [START, SHARED, RELAYED, replace(START, gateways=(TUNNELLED,))])
+@pytest.mark.parametrize("snapshot", [START, SHARED, RELAYED, replace(START, gateways=(TUNNELLED,), devices=(TABLET,))])
 def test_picture_is_json_without_nulls(snapshot: Any) -> None:
     drawn = picture(snapshot)
     assert json.loads(json.dumps(drawn)) == drawn
