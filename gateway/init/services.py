@@ -49,6 +49,10 @@ class Systemd:
     def restart(self, unit: str) -> None:
         run(("systemctl", "restart", unit), STARTS_WITHIN_S)
 
+    def forget_failures(self, units: Iterable[str]) -> None:
+        for unit in units:
+            succeeds(("systemctl", "reset-failed", unit))  # refused where it has not failed
+
     def disable(self, unit: str) -> None:
         run(("systemctl", "--quiet", "disable", "--now", unit), STARTS_WITHIN_S)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from controller.edges.config.load import load, parse
 from controller.model.config import Config, ConfigError, Site
-from gateway import bridge, ovs
+from gateway import bridge, links, ovs
 from gateway.host import PACKAGE_OF, HostError, run
 from gateway.init import services
-from gateway.init.made import FILE, MARK, Change, Made, Places, removals
+from gateway.init.made import FILE, MARK, UNIT, Change, Made, Places, removals
 from gateway.init.services import Systemd
 from gateway.step import Step
 
@@ -132,14 +132,30 @@ def _run_all(commands: Iterable[tuple[str, ...]]) -> None:
 def uninstalled(places: Places, made: Made, systemd: Systemd) -> Iterator[Change]:
     """Yield the removal of all that `init` made here."""
     yield from services.stopped(made, systemd)
-    if places.gateway.exists():
-        _, site = site_of(places, _own_site(places))
-        yield from map(_of_step, bridge.undoing((site,)).steps)
+    name = _own_site(places)
+    if places.gateway.exists() and name:  # a killed removal deletes the bridge before these files
+        _, site = site_of(places, name)
+        for step in bridge.undoing((site,)).steps:
+            act = partial(_run_on_devices_left, step.commands) if step.commands else None
+            yield Change(step.name, step.found, step.wanted, act)
     yield from services.undone(made)
     yield from removals(places, made)
-    yield Change("systemd", "old units", "their absence", systemd.reload)
+    yield Change("systemd", "old units", "their absence", partial(_units_forgotten, made, systemd))
     yield Change("network managers", "old files", "their absence", partial(services.managers_reread, systemd))
     yield made.end()
+
+
+def _units_forgotten(made: Made, systemd: Systemd) -> None:
+    systemd.reload()
+    systemd.forget_failures(made.entries(UNIT))
+
+
+def _run_on_devices_left(commands: Iterable[tuple[str, ...]]) -> None:
+    """Run the commands, but no ethtool on a device that an earlier step deleted, such as the exit's pair."""
+    for command in commands:
+        gone = command[:2] == ("ethtool", "-K") and command[2] not in [link.name for link in links.read()]
+        if not gone:
+            run(command)
 
 
 def _own_site(places: Places) -> str:

@@ -213,7 +213,7 @@ def test_far_site_behind_a_nat_and_with_ipv6(machines: tuple[Machine, Machine]) 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["far", "home"])
 def test_killed_init_goes_on_when_it_is_typed_again(machines: tuple[Machine, Machine], who: str) -> None:
-    """Each run is killed a few changes further, until both machines are ready."""
+    """Each run is killed a few changes further, until both machines are ready, and so is each `uninstall`."""
     home, far = machines
     before = [each.shell(SNAPSHOT) for each in machines]
     for attempt in range(60):
@@ -229,5 +229,6 @@ def test_killed_init_goes_on_when_it_is_typed_again(machines: tuple[Machine, Mac
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
     assert_connected(far)
     for each in machines:
-        each.shell(f"{BICAST} uninstall")
+        assert not all(killed_at(line, each.bicast("uninstall")) for line in range(1, 60, 3))
+        assert "nothing to remove" in each.shell(f"{BICAST} uninstall")
     assert_as_before(machines, before)
