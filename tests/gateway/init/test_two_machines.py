@@ -123,10 +123,15 @@ def init(home: Machine, far: Machine, options: str = "") -> None:
     assert (typed.returncode, waiting.returncode) == (0, 0), f"home:\n{there}\nfar:\n{here}"
 
 
+def tunnels_up(far: Machine) -> list[bool]:
+    found = json.loads(far.shell(f"{BICAST} status --json"))
+    return [uplink["tunnel"]["up"] for gateway in found["gateways"] for uplink in gateway["uplinks"]]
+
+
 def assert_connected(far: Machine) -> None:
     found = json.loads(far.shell(f"{BICAST} status --json"))
     assert {each["name"]: each["state"] for each in found["agents"]} == {"home": "here", "far": "here"}
-    assert [uplink["tunnel"]["up"] for gateway in found["gateways"] for uplink in gateway["uplinks"]] == [True] * 4
+    assert tunnels_up(far) == [True] * 4
 
 
 def assert_as_before(machines: tuple[Machine, Machine], before: list[str]) -> None:
@@ -227,6 +232,7 @@ def test_killed_init_goes_on_when_it_is_typed_again(machines: tuple[Machine, Mac
         told = other.communicate()[0]
         assert killed or victim.returncode == other.returncode == 0, told
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
+    until(lambda: tunnels_up(far) == [True] * 4, "an agent that was just started makes its tunnels")
     assert_connected(far)
     for each in machines:
         assert not all(killed_at(line, each.bicast("uninstall")) for line in range(1, 60, 3))
