@@ -6,12 +6,15 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from typing import Any
+import sys
+import threading
+from typing import Any, NoReturn
 
 from cli import OK, Failure
 from cli.host import add_site, chosen, need_root
 from controller.model.config import Site
 from gateway.bridge import StepOutcome, Work, await_controllers, carry_out, failures, preparation, undoing
+from gateway.follow import follow
 from gateway.host import HostError
 
 
@@ -34,9 +37,10 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="also use ports that carry this host's addresses, and bridges created by others",
     )
     what.add_argument(
-        "--until-connected",
+        "--follow",
         action="store_true",
-        help="then wait until each bridge is connected: afterwards Open vSwitch reconnects within 1 s",
+        help="stay, and prepare again whenever interfaces, addresses or routes of this host change; once each bridge "
+        "is connected, Open vSwitch reconnects within 1 s",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands without running them")
     parser.add_argument("--json", action="store_true", help="print the changes as JSON")
@@ -44,6 +48,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     need_root("bridge")
+    if args.follow:
+        _follow(args)
     config, sites = chosen(args.file, args.site)
     try:
         work = undoing(sites) if args.remove else preparation(config, sites, force=args.force)
@@ -58,16 +64,37 @@ def run(args: argparse.Namespace) -> int:
     if failed:
         look = shlex.join(["./bicast", "doctor", args.file])
         raise Failure(f"{'; '.join(failed)}: `{look}` shows what is wrong")
-    if args.until_connected:
-        _await_controllers(sites)
     return OK
+
+
+def _follow(args: argparse.Namespace) -> NoReturn:
+    """Prepare, and again after each change. A refusal or a failure is printed once, and the rest goes on."""
+    _, sites = chosen(args.file, args.site)
+    threading.Thread(target=_await_controllers, args=(sites,), daemon=True).start()
+    complaint = ""
+
+    def prepare() -> bool:
+        nonlocal complaint
+        before, complaint = complaint, ""
+        try:
+            for outcome in carry_out(preparation(*chosen(args.file, args.site))):
+                if outcome.changed:
+                    print(_line(outcome), flush=True)
+        except (Failure, HostError) as error:
+            complaint = str(error)
+            if complaint != before:
+                print(f"bicast: {complaint}", file=sys.stderr, flush=True)
+        return not complaint
+
+    follow(prepare)
 
 
 def _await_controllers(sites: tuple[Site, ...]) -> None:
     try:
         await_controllers(sites)
+        print(f"connected  {', '.join(site.bridge for site in sites)}", flush=True)
     except HostError as error:
-        raise Failure(str(error)) from error
+        print(f"bicast: {error}", file=sys.stderr, flush=True)
 
 
 def _commands(work: Work, *, as_json: bool) -> None:

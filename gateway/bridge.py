@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from controller.model.config import Config, Datapath, Site
-from gateway import internet_exit, lan, links, ovs, sending, tls
+from gateway import host_uplink, internet_exit, lan, links, ovs, sending, tls
 from gateway.host import HostError, ovs_vsctl, run, wait_for
 from gateway.plan import CONTROLLER_COLUMNS, made_by_us, plan, unmade
 from gateway.ports import awaited, made_by_agent, read_by_us, unopened
@@ -61,7 +61,7 @@ def look(sites: Iterable[Site]) -> HostState:
     offloads = {name: links.offloads(name) for name in sorted(ours & here.keys())}
     ends = {port: internet_exit.read(site, port, here) for site in sites if (port := internet_exit.port_of(site))}
     for site in sites:
-        ends |= lan.read(site, here)
+        ends |= lan.read(site, here) | host_uplink.read(site, here)
     return HostState(ovs.read(), here, offloads, sending.room() if ours else None, ends)
 
 

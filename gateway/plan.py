@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 from controller.model.config import Datapath, Site
 from controller.model.settings import Endpoint, LocalSocket, Settings
-from gateway import host_end, internet_exit, lan, ports, sending
+from gateway import host_end, host_uplink, internet_exit, lan, ports, sending
 from gateway.host import ovs_vsctl
 from gateway.ovs import MADE, SOCKET_LINK, SeenBridge, SeenController, SeenOvs, socket_link
 from gateway.ports import UNMADE
@@ -58,6 +58,7 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -
             *_pairs(site, seen),
             *ports.steps(site, bridge, seen),
             *internet_exit.steps(site, bridge, seen),
+            *host_uplink.steps(site, bridge, seen),
             *lan.steps(site, bridge, seen),
             *_socket(settings, seen.ovs),
             *_controller(site, settings, bridge),
@@ -70,12 +71,13 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -
 def made_by_us(site: Site) -> tuple[str, ...]:
     """Return the ports to this host, of which `bicast bridge` makes both ends."""
     exits = internet_exit.port_of(site)
-    return (*((exits,) if exits else ()), *lan.ports_of(site))
+    return (*((exits,) if exits else ()), *host_uplink.ports_of(site), *lan.ports_of(site))
 
 
 def _pairs(site: Site, seen: HostState) -> Iterator[Step]:
     if port := internet_exit.port_of(site):
         yield from host_end.pair(port, seen.links)
+    yield from host_uplink.pairs(site, seen.links)
     yield from lan.pairs(site, seen.links)
 
 

@@ -12,6 +12,7 @@ from controller.model.traffic import Address, Family, Interface
 class UplinkKind(StrEnum):
     ETHERNET = "ethernet"
     TUNNEL = "tunnel"  # VXLAN to the peer site
+    HOST = "host"  # the host routes it on, behind its own address
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Uplink:
     limits: Limits = UNLIMITED
     measure: Measure | None = None  # only kind ethernet
     reach: tuple[Address, ...] = ()  # beyond the next hop, answer echo requests, in the uplink's families
+    nat_device: str | None = None  # kind host: the host's interface; `bicast bridge` makes the port and the next hops
 
     @property
     def outer_bytes(self) -> int:
@@ -97,7 +99,14 @@ class Uplink:
 
     @property
     def kind(self) -> UplinkKind:
-        return UplinkKind.TUNNEL if self.tunnel else UplinkKind.ETHERNET
+        if self.tunnel:
+            return UplinkKind.TUNNEL
+        return UplinkKind.HOST if self.nat_device else UplinkKind.ETHERNET
+
+    @property
+    def device(self) -> str | None:
+        """Return the host's interface below this uplink; None: its own port, or by the host's routes."""
+        return self.tunnel.device if self.tunnel else self.nat_device
 
     def next_hop(self, family: Family) -> NextHop | None:
         return next((hop for hop in self.next_hops if Family.of(hop.address) is family), None)

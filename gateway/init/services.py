@@ -146,8 +146,7 @@ def running(made: Made, systemd: Systemd, names: Iterable[str], *, again: bool =
     """Yield the start of units, now and at boot. With `again` units that run restart, for a new gateway.yaml."""
     for name in names:
         enabled, active = systemd.is_enabled(name), systemd.is_active(name)
-        finished = name == BRIDGE  # it ends when the bridge is connected
-        right = enabled and (active or finished) and not again
+        right = enabled and active and not again
         found = f"{'enabled' if enabled else 'disabled'}, {'running' if active else 'not running'}"
         act = None if right else partial(_run, made, systemd, name)
         yield Change(f"service {name}", found, "started, now and at boot", act)

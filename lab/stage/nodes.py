@@ -187,7 +187,8 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
             hook = f"type filter hook ingress devices = {{ {devices} }} priority 0; policy drop;"
             self.run("nft", f"table {DEAF_TABLE} {{ chain ingress {{ {hook} }}; }}")
         ovs.vsctl(*words)
-        sending.widen(self.name)  # as `bicast bridge` does
+        if any(interface.name != "lo" for interface in self.intfList()):
+            sending.widen(self.name)  # as `bicast bridge` does once there is a port
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
     def silence_linux(self) -> None:

@@ -369,18 +369,20 @@ def test_a_switch_key_cannot_impersonate_the_controller(gateway_file: Files, cap
 def test_a_bridge_reconnects_to_a_returning_controller(gateway_file: Files, within_s: int) -> None:
     """Open vSwitch alone waits 1, 2, 4, then 8 s before it tries again."""
     file = gateway_file()
-    bridge = subprocess.Popen([ROOT / "bicast", "bridge", file, "--until-connected"], stdout=subprocess.DEVNULL)
+    bridge = subprocess.Popen([ROOT / "bicast", "bridge", file, "--follow"], stdout=subprocess.PIPE, text=True)
     with socket.create_server(("127.0.0.1", 6653)) as listener, bridge:
         listener.settimeout(60)
         connection, _ = listener.accept()
         connection.settimeout(60)
         connection.sendall(bytes([4, 0, 0, 8, 0, 0, 0, 1]))  # OFPT_HELLO
-        assert bridge.wait(60) == 0, "it ends when it is connected"
+        assert bridge.stdout is not None
+        assert next(line for line in bridge.stdout if line.startswith("connected")) == "connected  br-home\n"
         listener.settimeout(within_s)
         for _ in range(4):
             connection.close()
             connection, _ = listener.accept()
         connection.close()
+        bridge.kill()
     assert "nothing to change" in shell(f"./bicast bridge {file}")
 
 

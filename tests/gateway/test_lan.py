@@ -16,6 +16,7 @@ from cli.__main__ import main
 from gateway import ovs
 from lab.stage.command import run
 from tests.gateway.conftest import shell
+from tests.system.evidence import until
 
 Captured = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("ovs", "world")
@@ -79,6 +80,7 @@ def test_the_lan_leads_to_the_bridge_and_a_second_run_changes_nothing(file: str,
     assert {port.name for port in made.ports if port.number} == {"ve-home"}
     assert "192.168.8.1/24" in shell("ip address show dev lan0")
     shell("ip link set ve-home up")  # as the agent does while a tunnel is up
+    until(lambda: "dev ve-home-h" in shell("ip route get 198.51.100.7 from 192.168.8.1"), "the kernel has seen it")
     for family, source, target in ((4, "192.168.8.57", "198.51.100.7"), (6, "fd00:8::57", "2001:db8::7")):
         way = shell(f"ip -{family} route get {target} from {source} iif lan0")
         assert "dev ve-home-h" in way, way
@@ -93,10 +95,10 @@ def test_without_a_tunnel_new_connections_leave_by_the_hosts_own_nat(file: str, 
     asked = "ip route get 198.51.100.7 from 192.168.8.57 iif lan0"
     assert "dev eth0" in shell(asked)
     shell("ip link set ve-home up")
-    assert "dev ve-home-h" in shell(asked)
+    until(lambda: "dev ve-home-h" in shell(asked), "the kernel has seen that the port is up")
     assert "dev eth0" in shell(f"{asked} mark 0x6269"), "a connection stays on its way"
     shell("ip link set ve-home down")
-    assert "dev eth0" in shell(asked)
+    until(lambda: "dev eth0" in shell(asked), "the kernel has seen that the port is down")
     assert "nothing to change" in bridge(capsys, file)
 
 
@@ -216,6 +218,8 @@ def test_a_connection_of_the_fallback_goes_on_when_a_tunnel_is_up(file: str, cap
         with program("device", TALK) as before:
             assert said(before, "hello") == "192.0.2.9 hello\n", "the provider sees the host's address"
             shell("ip link set ve-home up")
+            asked = "ip route get 198.51.100.7 from 192.168.8.57 iif lan0"
+            until(lambda: "dev ve-home-h" in shell(asked), "new connections go to the bridge")
             assert said(before, "still") == "192.0.2.9 still\n"
         asks = ("ip", "netns", "exec", "device", sys.executable, "-c", TALK)
         counted = "nft add rule inet bicast-ve-home entering iifname lan0 oifname ve-home-h tcp flags syn counter drop"

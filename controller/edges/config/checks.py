@@ -40,6 +40,13 @@ def ports_once(site: Site, place: Node) -> None:
         if uplink.port in seen:
             raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
         seen[uplink.port] = where
+    for uplink in site.uplinks:
+        for key, name in (("port", f"{uplink.port}{HOST_END}"), ("device", uplink.nat_device)):
+            if uplink.nat_device and name:
+                where = f"{place.where}.uplinks.{uplink.name}.{key}"
+                if name in seen:
+                    raise ConfigError(place.file, where, name, f"an interface that is not also at {seen[name]}")
+                seen[name] = where
     for at, port in _of_relaying(site):
         where = f"{place.where}.{at}"
         for name in (port, f"{port}{HOST_END}"):

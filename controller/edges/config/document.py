@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from controller.model.config import SHORT, ConfigError
+from controller.model.relaying import HOST_END
 from controller.model.settings import Endpoint, LocalSocket
 from controller.model.traffic import Address, Family, Interface, Network
 
@@ -241,6 +242,16 @@ def parse(path: str, raw: bytes | str) -> Node:
         raise ConfigError(path, line, error.problem or error.context, error.note or "YAML") from None
     except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
         raise ConfigError(path, "", "a file that cannot be parsed", "YAML in UTF-8") from None
+
+
+LONGEST_PAIR_PORT = 15 - len(HOST_END)
+
+
+def pair_port(place: Node) -> str:
+    name = place.port_name()
+    if len(name) > LONGEST_PAIR_PORT:
+        raise place.wrong(f"a name of at most {LONGEST_PAIR_PORT} characters: the host's end is called NAME{HOST_END}")
+    return name
 
 
 def interfaces(place: Node) -> tuple[Interface, ...]:

@@ -13,10 +13,10 @@ from typing import BinaryIO
 from controller.edges.config import document
 from controller.edges.config.checks import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.edges.config.classes import BICAST, classes_of, few_enough, modes_of
-from controller.edges.config.document import Mapped, Node, a_host, interfaces, one_a_family
+from controller.edges.config.document import Mapped, Node, a_host, interfaces, one_a_family, pair_port
 from controller.edges.config.peer_sites import mirrored, without_copies
 from controller.edges.config.reach import reach_of, reaching
-from controller.edges.config.relaying import can_be_relayed, pair_port, relaying_of, spoken_for, subnets_of
+from controller.edges.config.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
 from controller.edges.config.settings import listeners, settings_of
 from controller.edges.config.uplinks import (
     OF_BUDGETS,
@@ -25,6 +25,7 @@ from controller.edges.config.uplinks import (
     can_be_measured,
     limits_of,
     measure_of,
+    nat_device_of,
     tunnel_of,
     tunnelled,
 )
@@ -281,6 +282,7 @@ def _uplink(name: str, place: Node) -> Uplink:
         tunnel=tunnel,
         limits=limits_of(keys),
         measure=measure_of(keys, tunnel),
+        nat_device=nat_device_of(keys),
     )
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from ipaddress import ip_network
 
 from controller.edges.config.classes import MOST_FLOWS, flows_of, too_many
-from controller.edges.config.document import Node
+from controller.edges.config.document import LONGEST_PAIR_PORT, Node
 from controller.edges.config.reach import reaching_peer
-from controller.edges.config.relaying import LONGEST_PORT
 from controller.edges.config.uplinks import unlimited_at
 from controller.model.config import ConfigError, Exit, Mode, Returned, Site, Subnet, Terminal
 from controller.model.relaying import HOST_END
@@ -102,9 +101,9 @@ def _check_pair(site: Site, terminal: Terminal, file: str, where: str) -> None:
     ports = {inside.port for inside in terminal.addresses}
     others = [each.name for each in site.terminals if each is not terminal for at in each.addresses if at.port in ports]
     (first, *more) = sorted(ports)
-    if more or others or len(first) > LONGEST_PORT or f"{first}{HOST_END}" in site.ports:
+    if more or others or len(first) > LONGEST_PAIR_PORT or f"{first}{HOST_END}" in site.ports:
         expected = (
-            f"one port of at most {LONGEST_PORT} characters for the host alone: `bicast bridge` makes it, "
+            f"one port of at most {LONGEST_PAIR_PORT} characters for the host alone: `bicast bridge` makes it, "
             f"and the host's end is called NAME{HOST_END}"
         )
         raise ConfigError(file, where, ", ".join(sorted(ports)), expected)

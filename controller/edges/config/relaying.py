@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 
-from controller.edges.config.document import Node, interfaces, is_reserved
+from controller.edges.config.document import Node, interfaces, is_reserved, pair_port
 from controller.model.config import ConfigError, Site, Subnet, Terminal, TerminalAddress
-from controller.model.relaying import HOST_END, HOST_MAC, Choosing, Fallback, RelayConfig, RelayingUplink
+from controller.model.relaying import HOST_MAC, Choosing, Fallback, RelayConfig, RelayingUplink
 from controller.model.settings import Settings
 from controller.model.traffic import Address, Family, Interface, Network
 from controller.model.uplink import Uplink
 
-LONGEST_PORT = 15 - len(HOST_END)
 MOST_EXCEPTED = 64
 
 
@@ -84,13 +83,6 @@ def _networks_apart(sites: Iterable[tuple[Site, Node]]) -> None:
                         )
                 of_this_site.append((where, own))
         seen += of_this_site
-
-
-def pair_port(place: Node) -> str:
-    name = place.port_name()
-    if len(name) > LONGEST_PORT:
-        raise place.wrong(f"a name of at most {LONGEST_PORT} characters: the host's end is called NAME{HOST_END}")
-    return name
 
 
 def _uplinks(written: Mapping[str, Node], uplinks: tuple[Uplink, ...]) -> tuple[RelayingUplink, ...]:

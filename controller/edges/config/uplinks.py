@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 
-from controller.edges.config.document import Mapped, Node
+from controller.edges.config.document import Mapped, Node, pair_port
 from controller.model.config import AccessPoint, CapRule, CapTables, ConfigError, Site
 from controller.model.settings import Settings
 from controller.model.traffic import Address
@@ -163,11 +163,27 @@ TOLD_APART_BY = 0xFFFFF  # dpid bits that fit into a VNI (24 bits) beside the tu
 Ends = tuple[Site, Site]
 
 
+def _kind(keys: Mapped) -> UplinkKind:
+    kinds = {kind.value: kind for kind in UplinkKind}
+    return keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET)
+
+
+def nat_device_of(keys: Mapped) -> str | None:
+    if _kind(keys) is not UplinkKind.HOST:
+        return None
+    pair_port(keys["port"])
+    device = keys.maybe("device", Node.port_name, None)
+    if device is None or device == keys["port"].value:
+        expected = "`device`, the interface by which the host leads on: it differs from `port`"
+        raise ConfigError(keys.place.file, f"{keys.place.where}.device", device, expected)
+    return device
+
+
 def tunnel_of(keys: Mapped) -> Tunnel | None:
     """Return this end's tunnel, without the values that `tunnelled` adds."""
-    kinds = {kind.value: kind for kind in UplinkKind}
-    if keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET) is UplinkKind.ETHERNET:
-        for key in OF_TUNNELS:
+    kind = _kind(keys)
+    if kind is not UplinkKind.TUNNEL:
+        for key in OF_TUNNELS if kind is UplinkKind.ETHERNET else OF_TUNNELS[1:]:
             keys.maybe(key, _refuse_tunnel_key, None)
         return None
     remote = keys.maybe("remote", Node.address, None)
@@ -201,9 +217,12 @@ def _pairs(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settin
     for site in sites:
         other = named[site.other_end] if site.other_end else None
         for uplink in site.uplinks:
+            at = f"{places[site.name].where}.uplinks.{uplink.name}"
             if uplink.tunnel:
-                at = f"{places[site.name].where}.uplinks.{uplink.name}"
                 _check_tunnel(site, uplink, other, settings, places[site.name].file, at)
+            if uplink.nat_device and other is not None:
+                expected = f"tunnel: a NAT is between this site and {other.name}"
+                raise ConfigError(places[site.name].file, f"{at}.kind", "host", expected)
         if site.peer_of is None and other is not None:
             yield site, other
 
@@ -256,7 +275,7 @@ def _numbered(site: Site, name: str, vni: int, starting: Tunnel) -> Site:
 
 
 def _refuse_tunnel_key(place: Node) -> None:
-    raise place.wrong("`kind: tunnel` beside it, or no such key: only tunnels have it")
+    raise place.wrong("`kind: tunnel` beside it, or no such key: this kind has none")
 
 
 def _refuse_starting_key(place: Node) -> None:

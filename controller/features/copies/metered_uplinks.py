@@ -44,10 +44,10 @@ class Budgets:
             if uplink.limits != UNLIMITED
         }
         self._below = {
-            (site.name, uplink.tunnel.device): uplink.name
+            (site.name, uplink.device): uplink.name
             for site in config.sites
             for uplink in site.uplinks
-            if uplink.tunnel and uplink.tunnel.device and (site.name, uplink.name) in self._limits
+            if uplink.device and (site.name, uplink.name) in self._limits
         }
         self._stored = {**self._stored, **self.used}
         self._accounts = {}

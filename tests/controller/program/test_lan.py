@@ -197,3 +197,42 @@ def test_agents_may_connect_to_the_hosts_address_in_the_lan() -> None:
     is_refused(written, "controller.agents.listen", "the bridge answers packets to this address")
     written["controller"] = {"agents": {"listen": "192.168.8.1:8655"}}
     sites.loaded(written)
+
+
+def alone() -> dict[str, Any]:
+    written = document()
+    del written["sites"]["far"]
+    for name, device in (("fibre", "enp1s0"), ("lte", "wwan0")):
+        written["sites"]["home"]["uplinks"][name] |= {"kind": "host", "device": device}
+    return written
+
+
+def test_uplink_of_kind_host_is_an_ethernet_to_the_bridge() -> None:
+    site = sites.loaded(alone()).sites[0]
+    assert [(each.kind, each.device) for each in site.uplinks] == [("host", "enp1s0"), ("host", "wwan0")]
+    (inside,) = numbers(site, "ve-home")
+    sent = leaves(switch_of(site), tcp(CONSOLE, WEB, eth_src=HOST_MAC, eth_dst=BRIDGE_MAC), inside)
+    assert set(sent) == numbers(site, "t1")
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "expected"),
+    [
+        (lambda lte: lte.pop("device"), "uplinks.lte.device", "the interface by which the host leads on"),
+        (lambda lte: lte.update(device="enp1s0"), "uplinks.lte.device", "not also at"),
+        (lambda lte: lte.update(device="enp3s0"), "subnets.lan.device", "not also at"),
+        (lambda lte: lte.update(port="a-longer-name-"), "uplinks.lte.port", "at most 13"),
+        (lambda lte: lte.update(remote="203.0.113.9"), "uplinks.lte.remote", "this kind has none"),
+    ],
+)
+def test_invalid_uplink_of_kind_host_is_refused(change: Any, where: str, expected: str) -> None:
+    written = alone()
+    change(written["sites"]["home"]["uplinks"]["lte"])
+    is_refused(written, where, expected)
+
+
+def test_uplink_of_kind_host_has_no_peer_site() -> None:
+    written = document()
+    for site, device in (("home", "enp1s0"), ("far", "eth0")):
+        written["sites"][site]["uplinks"]["fibre"] |= {"kind": "host", "device": device}
+    is_refused(written, "uplinks.fibre.kind", "a NAT is between")
