@@ -18,7 +18,7 @@ from controller.edges.runtime.version import VERSION
 
 VERBS = {
     "lab": ("cli.lab", "start the paper's lab, run the controller on it, compare bicast off and on"),
-    "init": ("cli.init", "make two bare machines a home and its far site"),
+    "init": ("cli.init", "make two bare machines a home and its far site, or one a home"),
     "uninstall": ("cli.uninstall", "take back all that `bicast init` did to this machine"),
     "run": ("cli.run", "run the controller on a gateway.yaml"),
     "check": ("cli.check", "check a gateway.yaml and list its errors"),

@@ -11,6 +11,7 @@ from cli import OK, USAGE, Failure, uninstall
 from cli.host import need_root
 from controller.edges.http.client import Denied, NoAnswer
 from gateway.host import HostError
+from gateway.init.alone import AloneInit
 from gateway.init.facts import Ambiguous, HomeFacts
 from gateway.init.far import FarInit
 from gateway.init.home import HomeInit
@@ -22,16 +23,17 @@ from gateway.init.services import Systemd
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "init",
-        help="make two bare machines a home and its far site",
+        help="make two bare machines a home and its far site, or one a home",
         description="First run `bicast init --far` on the rented machine. It prints a line to type at home. Then both "
-        "machines write gateway.yaml, prepare their bridges, start the services and connect. A second run changes "
-        "nothing, and goes on where a killed run stopped.",
+        "machines write gateway.yaml, prepare their bridges, start the services and connect. Without a rented machine, "
+        "run `bicast init --alone` at home. A second run changes nothing, and goes on where a killed run stopped.",
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "invitation", metavar="INVITATION", nargs="?", help="at home: the word that `bicast init --far` printed"
     )
     what.add_argument("--far", action="store_true", help="on the rented machine: print the line for home and wait")
+    what.add_argument("--alone", action="store_true", help="at home, without a rented machine: failover, no copies")
     what.add_argument("--undo", action="store_true", help="the same as `bicast uninstall`")
     parser.add_argument(
         "--address", metavar="ADDRESS", help="with --far: this machine's public address, if its device has another one"
@@ -66,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.far and any(far_only):
         raise Failure("--address and --device belong to the rented machine: give them there, with --far", USAGE)
     try:
+        if args.alone:
+            return _alone(args)
         return _far(args) if args.far else _home(args)
     except (HostError, NoAnswer, Denied) as error:
         raise Failure(str(error)) from error
@@ -101,6 +105,20 @@ def _home(args: argparse.Namespace) -> int:
         return OK
     home.join(invited, chosen, _say, report)
     print(f"all tunnels are up: connect your devices to {chosen.lan}")
+    return OK
+
+
+def _alone(args: argparse.Namespace) -> int:
+    home = AloneInit(Places(), Systemd())
+    if home.is_done():
+        print("this machine is a home already, and its agent is connected: nothing to change")
+        return OK
+    chosen = _chosen(home, args)
+    if args.dry_run:
+        print(*home.plan(chosen), sep="\n")
+        return OK
+    home.begin(chosen, report)
+    print(f"ready: connect your devices to {chosen.lan}; `bicast status` shows them")
     return OK
 
 

@@ -94,6 +94,36 @@ def _lines(home: HomeFacts, far: FarFacts) -> Iterator[str]:
     yield f"      internet: {{exit: host, addresses: [{places}]}} # home's devices reach the Internet from this machine"
 
 
+# A home without a far site
+
+
+def ports_alone(home: HomeFacts) -> list[str]:
+    return [f"up-{number}" for number, _ in enumerate(home.uplinks, 1)]
+
+
+def text_alone(home: HomeFacts) -> str:
+    return "\n".join(_lines_alone(home)) + "\n"
+
+
+def _lines_alone(home: HomeFacts) -> Iterator[str]:
+    yield f"{MARK}. `bicast check /etc/bicast/gateway.yaml` checks it after you changed it."
+    yield "controller:"
+    yield f"  api: {{listen: 127.0.0.1:{API}}} # run `bicast status` here"
+    yield "  agents: {} # this machine's own"
+    yield "  state: /var/lib/bicast/state.json"
+    yield "sites:"
+    yield "  home:"
+    yield from _site(HOME, home.datapath)
+    yield "    reach: [9.9.9.9, 1.1.1.1] # asked over an uplink that brings nothing back; write your own"
+    yield "    uplinks: # the preferred one first"
+    for (name, device), port in zip(home.uplinks, ports_alone(home), strict=True):
+        between = f"10.97.{port.removeprefix('up-')}"
+        way = f"addresses: [{between}.1/30], next_hops: [{{address: {between}.2}}]"
+        yield f"      {name}: {{kind: host, device: {_quoted(device)}, port: {port}, {way}}}"
+    yield "    subnets:"
+    yield f"      lan: {{gateways: [{home.network}], device: {_quoted(home.lan)}, port: {LAN_PORT}}} # home's devices"
+
+
 def _site(name: str, datapath: str) -> Iterator[str]:
     yield f'    dpid: "{DPIDS[name]:016x}"'
     yield f"    bridge: br-{name}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
-from controller.edges.http.client import Client, Denied, NoAnswer
+from controller.edges.http.client import Denied, NoAnswer
 from controller.model.config import Config
 from controller.model.settings import Endpoint
 from gateway.host import HostError
 from gateway.init import document, facts, services, steps
+from gateway.init.controller import LOOK_EVERY_S, LocalController
 from gateway.init.document import AGENTS, API, EVERY_ADDRESS, FAR, HOME, JOIN, OPENFLOW, FarFacts
 from gateway.init.exchange import Channel, ExchangeError, reception
 from gateway.init.facts import HomeFacts
@@ -20,10 +20,8 @@ from gateway.init.invitation import PORT
 from gateway.init.made import Change, Made, Places
 from gateway.init.services import AGENT, BRIDGE, CONTROLLER, Opening, Systemd, port
 
-API_WITHIN_S = 60.0
 HOME_WITHIN_S = 300.0  # a small computer with a slow disk prepares its bridge in one minute
 TUNNELS_WITHIN_S = 120.0
-LOOK_EVERY_S = 0.5  # the API has no event to wait for
 PAIRS = (
     *(("ca.pem", "ca-signing.key"), ("controller.pem", "controller.key")),
     *(("switch-2.pem", "switch-2.key"), ("switch-1.pem", "switch-1.key")),
@@ -35,7 +33,7 @@ class FarInit:
     def __init__(self, places: Places, systemd: Systemd, address: str | None, device: str | None) -> None:
         """Raise HostError where this machine cannot be a far site. Nothing is changed."""
         self._places, self._systemd, self._made = places, systemd, Made(places)
-        self._client = Client(f"http://127.0.0.1:{API}")
+        self._controller = LocalController()
         steps.refuse_unprepared(places, self._made, systemd)
         out = facts.way_out(facts.devices(), device)
         public = facts.public_address(out, address)
@@ -60,15 +58,7 @@ class FarInit:
 
     def is_done(self) -> bool:
         """Return whether both sites are connected already."""
-        if not self._made:
-            return False
-        try:
-            return {HOME, FAR} <= self._connected()
-        except (NoAnswer, Denied):
-            return False
-
-    def _connected(self) -> set[str]:
-        return {each["name"] for each in self._client.get("status")["agents"] if each["state"] == "here"}
+        return bool(self._made) and {HOME, FAR} <= self._controller.connected()
 
     def plan(self) -> Iterator[str]:
         """Yield sentences about what will be done, for --dry-run."""
@@ -124,32 +114,15 @@ class FarInit:
         yield from services.opened(made, self.openings(len(home.uplinks)))
         again = any(each.act for each in files)
         yield from services.running(made, systemd, (CONTROLLER, BRIDGE), again=again)
-        self._await_api()
-        joined = FAR in self._connected() and systemd.is_active(AGENT)
-        yield Change("agent far", "connected" if joined else "not connected", "joined", None if joined else self._join)
-        yield from services.running(made, systemd, (AGENT,), again=not joined)
-
-    def _await_api(self) -> None:
-        deadline = time.monotonic() + API_WITHIN_S
-        while True:
-            try:
-                self._client.get("status")
-                return
-            except NoAnswer as error:
-                if time.monotonic() > deadline:
-                    raise HostError(f"{error}: `journalctl -u {CONTROLLER}` says why") from error
-            time.sleep(LOOK_EVERY_S)
-
-    def _join(self) -> None:
-        listen = replace(Endpoint(self.facts.listen, JOIN), host=_reached(self.facts.listen))
-        services.join(self._places, str(listen), FAR, self._client.invite(FAR)["token"])
+        where = str(Endpoint(_reached(self.facts.listen), JOIN))
+        yield from self._controller.own_agent(places, made, systemd, FAR, where)
 
     def _bundle(self, home: HomeFacts) -> dict[str, Any]:
         return {
             "gateway": document.text(home, document.at_home(self.facts)),
             "files": {name: (self._places.tls / name).read_text(encoding="ascii") for name in FOR_HOME},
             "join": str(Endpoint(self.facts.address, JOIN)),
-            "token": self._client.invite(HOME)["token"],
+            "token": self._controller.client.invite(HOME)["token"],
         }
 
     def _follow(self, channel: Channel, say: Callable[[str], None]) -> None:
@@ -169,7 +142,7 @@ class FarInit:
         say("home is connected, and all tunnels are up")
 
     def _missing(self) -> list[str]:
-        status = self._client.get("status")
+        status = self._controller.client.get("status")
         there = {each["name"] for each in status["agents"] if each["state"] == "here"}
         missing = [f"the agent {name} is not connected" for name in (HOME, FAR) if name not in there]
         missing += [

@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import pytest
 from tests.gateway.conftest import shell
 from tests.setup.systemd import Systemd, booted
 from tests.system.evidence import until
+from tests.system.test_lan import SCRIPT
 
 BICAST = "/opt/bicast/bicast"
 UNUSED = f"203.0.113.9:8654/{'A' * 32}.{'A' * 52}"
@@ -66,10 +67,6 @@ class Machine:
         return self.systemd.popen(
             "bash", "-c", f"exec {BICAST} {line}", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-
-    def reaches(self, address: str) -> bool:
-        """Return whether a ping from the LAN's address is answered."""
-        return "1 received" in self.shell(f"ping -c 1 -W 1 -I 192.168.8.1 {address} || true")
 
     def cable(self, device: str, other: str) -> None:
         """Connect a device of this machine with one here."""
@@ -134,11 +131,33 @@ def assert_connected(far: Machine) -> None:
     assert tunnels_up(far) == [True] * 4
 
 
-def assert_as_before(machines: tuple[Machine, Machine], before: list[str]) -> None:
+def assert_as_before(machines: tuple[Machine, ...], before: list[str]) -> None:
     for each, earlier in zip(machines, before, strict=True):
         now, then = each.shell(SNAPSHOT).splitlines(), earlier.splitlines()
         assert [set(now) - set(then), set(then) - set(now)] == [set(), set()]
         assert now == then
+
+
+@contextmanager
+def plugged_in(place: Path) -> Iterator[None]:
+    """Connect a new device to home's LAN and have it ask for an address."""
+    script = place / "udhcpc"
+    script.write_text(SCRIPT)
+    script.chmod(0o755)
+    shell("ip netns add tablet && ip link set lan netns tablet && ip -n tablet link set lan up")
+    try:
+        shell(f"ip netns exec tablet busybox udhcpc -i lan -n -q -t 20 -T 1 -s {script}")
+        yield
+    finally:
+        shell(f"ip -n tablet link set lan netns {os.getpid()} && ip netns delete tablet")
+
+
+def answers_once(target: str) -> bool:
+    """Return whether pings from the device are answered, none of them twice."""
+    ping = f"ip netns exec tablet ping -W 1 {target}"
+    until(lambda: " 0% packet loss" in shell(f"{ping} -c 1 || true"), f"{target} is reached")
+    said = shell(f"{ping} -c 20 -i 0.05")
+    return " 0% packet loss" in said and "DUP!" not in said
 
 
 FILES = (
@@ -146,12 +165,15 @@ FILES = (
 )
 
 
-def test_two_machines_become_a_home_and_its_far_site_and_bare_again(machines: tuple[Machine, Machine]) -> None:
+def test_two_machines_become_a_home_and_its_far_site_and_bare_again(
+    machines: tuple[Machine, Machine], tmp_path: Path
+) -> None:
     home, far = machines
     before = [each.shell(SNAPSHOT) for each in machines]
     init(home, far)
     assert_connected(far)
-    until(lambda: home.reaches("203.0.113.1"), "home reaches the internet through its far site")
+    with plugged_in(tmp_path):
+        assert answers_once("203.0.113.1"), "the internet, through the far site"
     made = [each.shell(FILES) for each in machines]
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
     assert "nothing to change" in home.shell(f"{BICAST} init {UNUSED}")
@@ -162,6 +184,27 @@ def test_two_machines_become_a_home_and_its_far_site_and_bare_again(machines: tu
         each.shell(f"{BICAST} uninstall")
         assert "nothing to remove" in each.shell(f"{BICAST} uninstall")
     assert_as_before(machines, before)
+
+
+def test_a_machine_becomes_a_home_without_a_far_site_and_bare_again(
+    machines: tuple[Machine, Machine], tmp_path: Path
+) -> None:
+    home, _ = machines
+    before = home.shell(SNAPSHOT)
+    assert "would use the uplinks enp1s0 (enp1s0), wwan0 (wwan0)" in home.shell(
+        f"{BICAST} init --alone --lan enp3s0 --dry-run"
+    )
+    assert "ready: connect your devices to enp3s0" in home.shell(f"{BICAST} init --alone --lan enp3s0")
+    with plugged_in(tmp_path):
+        assert answers_once("203.0.113.1"), "the internet, by an uplink"
+    found = json.loads(home.shell(f"{BICAST} status --json"))
+    assert {each["name"]: each["state"] for each in found["agents"]} == {"home": "here"}
+    assert [(each["name"], each["acting"]) for each in found["terminals"]] == [("lan", "single")]
+    made = home.shell(FILES)
+    assert "nothing to change" in home.shell(f"{BICAST} init --alone --lan enp3s0")
+    assert made == home.shell(FILES)
+    home.shell(f"{BICAST} uninstall")
+    assert_as_before((home,), [before])
 
 
 def killed_at(line: int, process: subprocess.Popen[str]) -> bool:
