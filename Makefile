@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test page-test vagrant-test licences results reference pictures clean
+.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test install-test page-test vagrant-test licences results reference pictures clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make packages Debian packages of the controller and the agent, in build/packages'
 	@echo 'make packages-test runs, upgrades and purges them under systemd in clean roots of Debian and Ubuntu'
+	@echo 'make install-test types docs/how-to/install.md into two machines in QEMU, a home and a rented one, half an hour'
 	@echo 'make page-test uses the page in a browser, against a laboratory with real traffic; screenshots in results/page'
 	@echo 'make vagrant-test boots the machines of the Vagrantfile in QEMU and types docs/how-to/vagrant.md, half an hour'
 	@echo 'make licences the licence of every dependency'
@@ -78,6 +79,9 @@ packages: setup
 
 packages-test: setup
 	@$(die_with_make) deploy/packages-test.sh
+
+install-test: setup
+	@$(die_with_make) setup/install-test.sh
 
 page-test: setup
 	@$(die_with_make) setup/page-test.sh

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journey of docs/how-to/install.md on two machines, and its events."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.install import device
+from tests.install.machines import Machine
+from tests.install.network import FIBRE, FIRST_HOST, SECOND_HOST, Network, carried
+from tests.install.page import FAR, HOME, INVITATION, Typed, printed, typed
+from tests.setup.place import TREE
+from tests.system.evidence import until
+
+DEBS = TREE / "build" / "packages"
+SETTLED_WITHIN_S = 300.0
+STEADY_S = 5  # so many seconds in a row, each with datagrams over both uplinks in both directions
+PER_SECOND = 20  # of 50: an emulated machine pauses
+WAYS = tuple(f"{uplink} {way}" for uplink in ("fibre", "lte") for way in ("up", "down"))
+
+
+@dataclass
+class Journey:
+    home: Machine
+    far: Machine
+    network: Network
+    place: Path
+    lines: list[Typed] = field(default_factory=list)
+    began: float = 0.0
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        return {HOME: self.home, FAR: self.far}
+
+    def copy_packages(self) -> None:
+        for each in self.machines.values():
+            each.copy(*DEBS.glob("bicast-agent_*_amd64.deb"), *DEBS.glob("debian-12/bicast_*_amd64.deb"))
+
+    def type(self, those: tuple[Typed, ...]) -> str:
+        """Type lines in their order, and return the output. A line that waits for the next one runs beside it."""
+        self.lines += those
+        told, invited, waiting = "", "", None
+        for each in those:
+            line = each.line.replace(INVITATION, invited) if invited else each.line
+            print(f"install-test: {each.machine}# {line}", flush=True)
+            if line == "bicast init --far":
+                waiting = self.machines[each.machine].popen(line)
+                assert waiting.stdout is not None
+                for out in waiting.stdout:
+                    told += out
+                    if out.strip().startswith("bicast init "):
+                        invited = out.split()[-1]
+                        break
+                assert invited, told
+            else:
+                told += self.machines[each.machine].run(line)
+                if waiting and INVITATION in each.line:
+                    told += waiting.communicate()[0]
+                    assert waiting.returncode == 0, told
+        return told
+
+    def type_at_once(self, those: tuple[Typed, ...]) -> None:
+        """Type lines at the same time, each on another machine."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self.type, [(each,) for each in those]))
+
+    def power_cut(self) -> tuple[float, float]:
+        """Cut home's power, boot it, and return the seconds to the first ping from the cut and from the boot."""
+        with device.pinging() as pings:
+            device.next_answer(pings, time.time())
+            cut = time.time()
+            self.home.power_off()
+            booted = time.time()
+            self.home.power_on()
+            answered = device.next_answer(pings, booted)
+        self.home.await_booted()
+        return answered - cut, answered - booted
+
+    def await_both_uplinks(self) -> None:
+        """Wait until pings ride both uplinks and come once."""
+
+        def both() -> bool:
+            before, found = carried(), device.pinged(5)
+            rode = carried() - before
+            return found == device.Pings(5, 5, 0) and all(rode[f"{way[0]} ping {way[1]}"] == 5 for way in _ways())
+
+        until(both, "pings ride both uplinks and come once", SETTLED_WITHIN_S)
+
+    def await_steady_call(self) -> None:
+        """Wait until a call rides both uplinks for seconds in a row."""
+        deadline, good = time.monotonic() + SETTLED_WITHIN_S, 0
+        before = carried()
+        while good < STEADY_S:
+            assert time.monotonic() < deadline, f"the call does not ride both uplinks: {carried() - before} in a second"
+            time.sleep(1)
+            now = carried()
+            good = good + 1 if _least(now - before) >= PER_SECOND else 0
+            before = now
+
+
+def _ways() -> tuple[tuple[str, str], ...]:
+    return tuple((uplink, way) for uplink in ("fibre", "lte") for way in ("up", "down"))
+
+
+def _least(rode: Counter[str]) -> int:
+    return min(rode[f"{uplink} call {way}"] for uplink, way in _ways())
+
+
+def shown(told: str, section: str) -> list[str]:
+    """Return the lines that the page shows and the machines did not print."""
+    lines = [line.strip() for line in told.splitlines()]
+    return [
+        each
+        for each in printed(section)
+        if not any(line == each or line.startswith(each.partition("TOKEN")[0]) for line in lines)
+    ]
+
+
+# Events during a call
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    act: Callable[[Journey], object]
+
+
+def _renewed(host: int) -> Callable[[Journey], None]:
+    def renew(journey: Journey) -> None:
+        address = f"{FIBRE.network}.{host}"
+        journey.network.serve(FIBRE, host)
+        journey.home.run("networkctl renew ens11")
+        journey.home.run(f"until ip -4 address show dev ens11 | grep -q {address}/; do sleep 0.1; done")
+
+    return renew
+
+
+def _systemctl(machine: str, words: str) -> Event:
+    return Event(f"{machine}: systemctl {words}", lambda journey: journey.machines[machine].run(f"systemctl {words}"))
+
+
+def _rebooted(journey: Journey) -> None:
+    journey.far.reboot()
+    journey.far.await_booted()
+
+
+EVENTS = (
+    Event("home: fibre has a new address", _renewed(SECOND_HOST)),
+    Event("home: fibre has its first address again", _renewed(FIRST_HOST)),
+    _systemctl(FAR, "restart bicast"),
+    _systemctl(FAR, "restart bicast-bridge"),
+    _systemctl(FAR, "restart bicast-agent@gateway"),
+    _systemctl(HOME, "restart bicast-bridge"),
+    _systemctl(HOME, "restart bicast-lan"),
+    _systemctl(HOME, "kill --signal=HUP bicast-lan"),
+    _systemctl(HOME, "restart bicast-agent@gateway"),
+    _systemctl(HOME, "restart openvswitch-switch"),
+    Event("far: reboots", _rebooted),
+)
+
+
+def endured(journey: Journey, events: tuple[Event, ...] = EVENTS) -> list[tuple[str, float, str, str]]:
+    """Return, for each event during a call, its name, seconds until the call is steady, and both directions' losses."""
+    times = []
+    with device.call() as call:
+        journey.await_steady_call()
+        for each in events:
+            print(f"install-test: {each.name}", flush=True)
+            begin = time.monotonic()
+            each.act(journey)
+            journey.await_steady_call()
+            times.append((each.name, begin, time.monotonic()))
+        up, down = call.hang_up()
+    rows = []
+    for name, begin, end in times:
+        rows.append((name, end - begin, _told(up, begin, end), _told(down, begin, end)))
+    return rows
+
+
+def _told(direction: device.Direction, begin: float, end: float) -> str:
+    sent, lost, twice = direction.between(begin, end)
+    return f"{lost} of {sent}" + (f", {twice} twice" if twice else "")
+
+
+SHORTEST, REMOVE = typed("Shortest way"), typed("Remove it")
