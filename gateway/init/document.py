@@ -73,13 +73,17 @@ def _lines(home: HomeFacts, far: FarFacts) -> Iterator[str]:
     yield "sites:"
     yield "  home:"
     yield from _site(HOME, home.datapath)
-    yield "    uplinks: # the preferred one first"
+    yield "    classes: # calls and games are copied always, the rest in mode auto while an uplink is bad"
+    yield "      calls: {protocols: [udp], ports: [1024-65535]}"
+    yield "    uplinks: # the preferred one first; `budget: 2GB/month` bounds copies where bytes cost money"
     for number, (name, device) in enumerate(home.uplinks, 1):
         outer = f"device: {_quoted(device)}, remote: {far.address}"
         yield f"      {name}: {_tunnel(number, 'tn', outer, far, 2, 1)}"
     yield "    subnets:"
     own = _gateways(home.network, f"{far.prefix}:8::1/64" if far.prefix else "")
     yield f"      lan: {{gateways: {own}, device: {_quoted(home.lan)}, port: {LAN_PORT}}} # home's devices"
+    yield "    terminals:"
+    yield "      lan: {modes: {calls: bicast}}"
     yield "  far:"
     yield from _site(FAR, far.datapath)
     yield "    mirrors: home"

@@ -106,7 +106,7 @@ def test_a_person_moves_the_lan_to_the_other_uplink(home: GatewayLab) -> None:
 
 
 def test_a_new_address_and_router_of_an_uplink_are_followed(home: GatewayLab) -> None:
-    """As after a new lease of DHCP."""
+    """A new lease of DHCP changes both."""
     router = home.net.machine("fibre")
     router.run("ip", "address", "add", "192.0.2.129/25", "dev", "home")
     router.run("ip", "address", "delete", "192.0.2.1/24", "dev", "home")

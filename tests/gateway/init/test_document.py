@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.edges.config.load import parse
-from controller.model.config import Datapath
+from controller.model.config import Datapath, Mode
 from gateway.host import HostError
 from gateway.init import facts
-from gateway.init.document import FarFacts, at_home, new_prefix, prefix_of, text
+from gateway.init.document import FarFacts, at_home, new_prefix, ports_alone, prefix_of, text, text_alone
 from gateway.init.facts import Ambiguous, Device, HomeFacts, home_facts
 from gateway.init.home import bundle
 
@@ -49,7 +49,18 @@ def test_document_is_valid_at_both_machines(prefix: str, own_address: bool) -> N
     assert [(each.name, each.tunnel.device) for each in home.uplinks if each.tunnel] == list(HOME.uplinks)
     assert (home.datapath, beyond.datapath) == (Datapath.NETDEV, Datapath.SYSTEM)
     assert prefix_of(there) == prefix
+    (lan,) = home.terminals
+    assert (lan.mode, dict(lan.modes)) == (Mode.AUTO, {"calls": Mode.BICAST})
     assert text(HOME, far).startswith("# Made by `bicast init`")
+
+
+def test_document_without_a_far_site_is_valid() -> None:
+    config = parse(text_alone(HOME))
+    (home,) = config.sites
+    assert [(each.name, each.kind, each.device) for each in home.uplinks] == [(n, "host", d) for n, d in HOME.uplinks]
+    assert [(each.name, each.mode) for each in home.terminals] == [("lan", Mode.SINGLE)]
+    assert config.settings.agents is not None
+    assert ports_alone(HOME) == [each.port for each in home.uplinks]
 
 
 def test_document_is_valid_with_odd_names() -> None:
