@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One end of a call: numbered datagrams at an even pace in both directions.
 
-call.py PORT            answers the latest source that it heard
-call.py PORT ADDRESS    calls
+call.py answer ADDRESS PORT    answers the latest source that it heard
+call.py call ADDRESS PORT      calls
 
 It prints `ready` at the first datagram. After a line on stdin it stops sending, and prints a line of JSON: for each
 datagram that it sent the time, and for each that arrived its number. Times are CLOCK_MONOTONIC, one clock in all
@@ -22,19 +22,24 @@ from contextlib import suppress
 EVERY_S = 1 / 50  # a packet of a G.711 call each 20 ms
 PAYLOAD_BYTES = 172
 QUIET_S = 3.0  # an emulated machine can hold a datagram for longer than one second
+FIRST_WITHIN_S = 60.0
 NUMBER = struct.Struct("!Q")
 
 
-def main(port: int, address: str | None) -> None:
+def main(verb: str, address: str, port: int) -> None:
     filling = bytes(PAYLOAD_BYTES - NUMBER.size)
     sent: list[float] = []
     arrived: list[int] = []
-    peer = (address, port) if address else None
+    calls = verb == "call"
+    peer = (address, port) if calls else None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.setblocking(False)
-        own.bind(("", 0 if address else port))
-        due, ends = time.monotonic(), None
+        own.bind(("", 0) if calls else (address, port))
+        began = due = time.monotonic()
+        ends: float | None = None
         while ends is None or time.monotonic() < ends:
+            if not arrived and time.monotonic() > began + FIRST_WITHIN_S:
+                sys.exit(f"call.py: no datagram arrived in {FIRST_WITHIN_S:.0f} s")
             wait = EVERY_S if ends else max(0.0, due - time.monotonic())
             ready = select.select([own] if ends else [own, sys.stdin], [], [], wait)[0]
             if own in ready:
@@ -45,7 +50,7 @@ def main(port: int, address: str | None) -> None:
                 if not arrived:
                     print("ready", flush=True)
                 arrived.append(NUMBER.unpack_from(data)[0])
-                peer = peer if address else source
+                peer = peer if calls else source
             elif ready:
                 ends = time.monotonic() + QUIET_S
             if ends is None and time.monotonic() >= due:
@@ -58,4 +63,4 @@ def main(port: int, address: str | None) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -103,8 +103,8 @@ class Call:
 @contextmanager
 def call() -> Iterator[Call]:
     """Call from the device to the web. Both ends have heard the other one when this returns."""
-    web = _started("web", str(CALL_PORT))
-    device = _started("device", str(CALL_PORT), WEB)
+    web = _started("web", "answer")
+    device = _started("device", "call")
     try:
         for each in (device, web):
             assert each.stdout is not None
@@ -116,6 +116,8 @@ def call() -> Iterator[Call]:
             each.wait()
 
 
-def _started(namespace: str, *words: str) -> subprocess.Popen[str]:
+def _started(namespace: str, verb: str) -> subprocess.Popen[str]:
     inside = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", namespace]
-    return subprocess.Popen([*inside, *CALL, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*inside, *CALL, verb, WEB, str(CALL_PORT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
