@@ -40,6 +40,7 @@ type Executor struct {
 	fitter          Fitter
 	log             *slog.Logger
 	searchEvery     time.Duration // interval between searches for a larger MTU
+	settles         time.Duration // as the constant
 	underlayChanged chan struct{} // signals a change of the underlay
 
 	mutex           sync.Mutex
@@ -48,15 +49,16 @@ type Executor struct {
 	release         func() error // releases what all tunnels share
 	tunnels         map[string]*tunnel
 	unauthenticated map[string]uint64
-	announced       int // the limit that senders have; 0: none yet
+	announced       int             // the limit that senders have; 0: none yet
 	leads           map[string]bool // ports of LANs that were set up or down, as logged
 }
 
 // NewExecutor returns an executor without an order.
 func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *slog.Logger) *Executor {
 	return &Executor{
-		outside: outside, inside: inside, fitter: fitter, log: log, searchEvery: searchInterval, underlayChanged: make(chan struct{}, 1),
-		tunnels: map[string]*tunnel{}, leads: map[string]bool{},
+		outside: outside, inside: inside, fitter: fitter, log: log, searchEvery: searchInterval, settles: settles,
+		underlayChanged: make(chan struct{}, 1),
+		tunnels:         map[string]*tunnel{}, leads: map[string]bool{},
 	}
 }
 
@@ -247,6 +249,7 @@ func (e *Executor) tend() {
 		t.tend()
 	}
 	e.lead(e.alive())
+	e.follow()
 	largest := e.largest()
 	if largest == 0 {
 		largest = untilKnown

@@ -349,7 +349,9 @@ func TestLANIsLedToTheBridgeWhileATunnelIsUp(t *testing.T) {
 	w := newWorld(t, false)
 	w.ports.Run("ip", "link", "add", "ve0", "type", "veth", "peer", "name", "ve0-h")
 	w.ports.Run("ip", "link", "set", "ve0-h", "up")
-	led := func() bool { return strings.Contains(w.ports.Run("ip", "-brief", "link", "show", "dev", "ve0-h"), "LOWER_UP") }
+	led := func() bool {
+		return strings.Contains(w.ports.Run("ip", "-brief", "link", "show", "dev", "ve0-h"), "LOWER_UP")
+	}
 	near, away := w.orders()
 	near.LanPorts = []string{"ve0"}
 	w.near = w.site(w.gateway, w.ports, near)
@@ -365,5 +367,34 @@ func TestLANIsLedToTheBridgeWhileATunnelIsUp(t *testing.T) {
 	w.near.end()
 	if led() {
 		t.Fatal("the LAN is led to the bridge without an agent that has tunnels")
+	}
+}
+
+func TestHostReachesTheOtherSiteOverATunnelThatIsUp(t *testing.T) {
+	w := newWorld(t, false)
+	w.gateway.Run("ip", "link", "add", "lte", "type", "veth", "peer", "name", "cell", "netns", w.nat.Path())
+	w.addresses(w.gateway, "lte", "10.0.1.2/24")
+	w.addresses(w.nat, "cell", "10.0.1.1/24")
+	w.gateway.Run("ip", "route", "add", "default", "via", "10.0.1.1", "metric", "900")
+	near, away := w.orders()
+	for _, order := range []*agentv1.Tunnels{near, away} {
+		second := proto.Clone(order.Tunnels[0]).(*agentv1.Tunnel)
+		second.Name, second.Port, second.Vni = "lte", "tun2", testVNI+1
+		order.Tunnels = append(order.Tunnels, second)
+	}
+	near.Tunnels[1].Device = "lte"
+	way := func() string { return w.gateway.Run("ip", "route", "get", "203.0.113.9") }
+	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, w.far, away)
+	up := func(at int) bool { return w.near.executor.Report().GetEnds()[at].GetReason() == "" }
+	w.await("both tunnels are up", func() bool { return up(0) && up(1) })
+	w.await("the preferred tunnel leads", func() bool { return strings.Contains(way(), "dev wan ") })
+	w.nat.Run("ip", "link", "set", "lan", "down")
+	w.await("the other tunnel leads", func() bool { return strings.Contains(way(), "via 10.0.1.1 dev lte ") })
+	w.nat.Run("ip", "link", "set", "lan", "up")
+	w.await("the preferred tunnel leads again", func() bool { return strings.Contains(way(), "via 10.0.0.1 dev wan ") })
+	w.gateway.Run("ip", "route", "add", "203.0.113.99", "via", "10.0.1.1", "proto", "98") // a killed agent's
+	w.near.end()
+	if routes := w.gateway.Run("ip", "route", "show", "proto", "98"); routes != "" {
+		t.Fatalf("%s, expected no route of ours after the end", routes)
 	}
 }

@@ -143,7 +143,7 @@ func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 	w.t.Helper()
 	s := &site{fit: &fits{}, order: order}
 	s.executor = NewExecutor(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
-	s.executor.searchEvery = 3 * time.Second
+	s.executor.searchEvery, s.executor.settles = 3*time.Second, 2*time.Second
 	var said string
 	var err error
 	// A child of a killed agent holds its claim until it executes a program.

@@ -60,8 +60,8 @@ func (e *Executor) removeAll() error {
 			return err
 		}
 	}
-	var failures []error
 	e.lead(false)
+	failures := []error{e.host.kernel.removeHostRoutes()}
 	for name, t := range e.tunnels {
 		failures = append(failures, t.finish())
 		delete(e.tunnels, name)

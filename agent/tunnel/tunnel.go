@@ -49,6 +49,7 @@ type environment struct {
 	inside      func(func() error) error
 	now         func() time.Duration
 	searchEvery time.Duration
+	route       hostRoute
 }
 
 // begin starts a tunnel. It takes over the device of an earlier agent if that fits the order.
@@ -273,6 +274,13 @@ func (t *tunnel) pathMTU() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return t.end.MTU()
+}
+
+// liveWay returns the route of the tunnel's packets; false: the tunnel is down.
+func (t *tunnel) liveWay() (way, bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.way, t.reason == nil && t.way.device != 0 && t.end.Alive(t.host.now())
 }
 
 // alive reports whether the tunnel is up: it has a device, and the other end is not silent.

@@ -85,7 +85,9 @@ def booted(place: Path, prepare: str, root: Path | None = None) -> Iterator[Syst
     The files are those of `root`, or else this machine's with the tree in /opt/bicast.
     """
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
-    group = Path(next(fields[1] for fields in mounts if fields[2] == "cgroup2")) / f"bicast-test-{os.getpid()}-{place.name}"
+    group = (
+        Path(next(fields[1] for fields in mounts if fields[2] == "cgroup2")) / f"bicast-test-{os.getpid()}-{place.name}"
+    )
     group.mkdir()
     tree = f"mkdir -p /mnt/root/opt/bicast; mount --bind {TREE} /mnt/root/opt/bicast" if root is None else ""
     script = BOOT.format(group=group, root=root or "/", tree=tree, place=place, prepare=prepare)

@@ -131,6 +131,17 @@ def assert_connected(far: Machine) -> None:
     assert tunnels_up(far) == [True] * 4
 
 
+def active(far: Machine) -> str:
+    found = json.loads(far.shell(f"{BICAST} status --json"))
+    return str(next(each["active_uplink"] for each in found["terminals"] if each["name"] == "lan"))
+
+
+def is_connected(far: Machine) -> bool:
+    found = json.loads(far.shell(f"{BICAST} status --json"))
+    tunnels = [uplink["tunnel"]["up"] for gateway in found["gateways"] for uplink in gateway["uplinks"]]
+    return all(tunnels) and {each["state"] for each in found["agents"]} == {"here"}
+
+
 def assert_as_before(machines: tuple[Machine, ...], before: list[str]) -> None:
     for each, earlier in zip(machines, before, strict=True):
         now, then = each.shell(SNAPSHOT).splitlines(), earlier.splitlines()
@@ -174,6 +185,13 @@ def test_two_machines_become_a_home_and_its_far_site_and_bare_again(
     assert_connected(far)
     with plugged_in(tmp_path):
         assert answers_once("203.0.113.1"), "the internet, through the far site"
+        dropped = "type filter hook forward priority 0; iifname h1 drop; oifname h1 drop;"
+        shell(f"nft 'table inet cut {{ chain pass {{ {dropped} }}; }}'")
+        until(lambda: active(far) == "wwan0", "home has left the uplink that is dead behind its router")
+        assert answers_once("203.0.113.1"), "over the other uplink"
+        assert "via 192.0.2.1 dev wwan0" in home.shell("ip route get 203.0.113.9"), "the controller too"
+        shell("nft delete table inet cut")
+        until(lambda: is_connected(far), "all is connected again")
     made = [each.shell(FILES) for each in machines]
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
     assert "nothing to change" in home.shell(f"{BICAST} init {UNUSED}")
