@@ -148,11 +148,6 @@ def _systemctl(machine: str, words: str) -> Event:
     return Event(f"{machine}: systemctl {words}", lambda journey: journey.machines[machine].run(f"systemctl {words}"))
 
 
-def _rebooted(journey: Journey) -> None:
-    journey.far.reboot()
-    journey.far.await_booted()
-
-
 EVENTS = (
     Event("home: fibre has a new address", _renewed(SECOND_HOST)),
     Event("home: fibre has its first address again", _renewed(FIRST_HOST)),
@@ -164,7 +159,7 @@ EVENTS = (
     _systemctl(HOME, "kill --signal=HUP bicast-lan"),
     _systemctl(HOME, "restart bicast-agent@gateway"),
     _systemctl(HOME, "restart openvswitch-switch"),
-    Event("far: reboots", _rebooted),
+    Event("far: reboots", lambda journey: journey.far.reboot()),
 )
 
 

@@ -114,9 +114,16 @@ class Machine:
                 subprocess.run(self.ssh(f"cat >{each.name}"), stdin=content, check=True)
 
     def reboot(self) -> None:
-        """Restart the machine in order. Its connection ends with it."""
+        """Restart the machine in order, and wait for ssh. A connection to the machine that goes down does not count."""
+        boot = "cat /proc/sys/kernel/random/boot_id"
+        before = self.run(boot)
         subprocess.run(self.ssh("systemctl reboot"), stdin=subprocess.DEVNULL, capture_output=True)
-        self.boots += 1
+        while True:
+            self.boots += 1
+            self.await_booted()
+            told = subprocess.run(self.ssh(boot), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            if told.returncode == 0 and told.stdout != before:
+                return
 
 
 @contextmanager
