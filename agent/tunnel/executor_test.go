@@ -392,7 +392,7 @@ func TestHostReachesTheOtherSiteOverATunnelThatIsUp(t *testing.T) {
 	w.await("the other tunnel leads", func() bool { return strings.Contains(way(), "via 10.0.1.1 dev lte ") })
 	w.nat.Run("ip", "link", "set", "lan", "up")
 	w.await("the preferred tunnel leads again", func() bool { return strings.Contains(way(), "via 10.0.0.1 dev wan ") })
-	w.gateway.Run("ip", "route", "add", "203.0.113.99", "via", "10.0.1.1", "proto", "98") // a killed agent's
+	w.gateway.Run("ip", "route", "add", "203.0.113.99", "via", "10.0.1.1", "proto", "98", "metric", "98") // a killed agent's
 	w.near.end()
 	if routes := w.gateway.Run("ip", "route", "show", "proto", "98"); routes != "" {
 		t.Fatalf("%s, expected no route of ours after the end", routes)

@@ -17,6 +17,7 @@ import (
 
 const (
 	routeProtocol = 98               // marks our routes; not in /etc/iproute2/rt_protos
+	routeMetric   = 98               // a route of the administrator precedes ours
 	setAgainAfter = 10 * time.Second // another route may have precedence
 )
 
@@ -41,21 +42,30 @@ func (e *Executor) follow() {
 	if !only {
 		return
 	}
+	if err := e.moveHostRoute(remote); err != nil {
+		e.log.Error("cannot lead this host's packets to the other site over a tunnel that is up", "reason", err)
+	}
+}
+
+func (e *Executor) moveHostRoute(remote netip.Addr) error {
+	defaults, err := e.host.kernel.defaults(remote)
+	if err != nil {
+		return err
+	}
 	ways := map[string]way{}
 	first := ""
 	for _, each := range e.order.GetTunnels() {
-		if w, alive := e.tunnels[each.GetName()].liveWay(); alive {
+		// A tunnel's own way is by our route. Only the device's default route knows another router.
+		if w, there := defaults[e.tunnels[each.GetName()].liveDevice()]; there {
 			ways[each.GetName()] = w
 			first = cmp.Or(first, each.GetName())
 		}
 	}
 	if first == "" {
-		return
+		return e.host.kernel.deleteHostRoute(remote)
 	}
 	over := e.host.route.settled(ways, first, e.host.now(), e.settles)
-	if err := e.setHostRoute(remote, over, ways[over]); err != nil {
-		e.log.Error("cannot lead this host's packets to the other site over a tunnel that is up", "tunnel", over, "reason", err)
-	}
+	return e.setHostRoute(remote, over, ways[over])
 }
 
 // settled returns the tunnel to use: the present one while it is up, or the preferred one if that has been up for long.
@@ -110,15 +120,69 @@ func (e *Executor) setHostRoute(remote netip.Addr, over string, w way) error {
 	return nil
 }
 
+// defaults returns the default route of each device, by its index: the one with the lowest metric.
+func (k *kernel) defaults(remote netip.Addr) (map[int]way, error) {
+	routes, err := k.routes(familyOf(remote))
+	if err != nil {
+		return nil, err
+	}
+	found, metrics := map[int]way{}, map[int]uint32{}
+	for _, route := range routes {
+		w, metric, err := defaultRoute(route.Data)
+		if err != nil {
+			return nil, err
+		}
+		if before, there := metrics[w.device]; w.device != 0 && (!there || metric < before) {
+			found[w.device], metrics[w.device] = w, metric
+		}
+	}
+	return found, nil
+}
+
+// defaultRoute decodes a default route of the main table. Other routes have no device.
+func defaultRoute(b []byte) (w way, metric uint32, err error) {
+	if len(b) < unix.SizeofRtMsg || b[1] != 0 || b[4] != unix.RT_TABLE_MAIN || b[7] != unix.RTN_UNICAST {
+		return way{}, 0, nil
+	}
+	if w, err = decodeRoute(b); err != nil {
+		return way{}, 0, err
+	}
+	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
+	if err != nil {
+		return way{}, 0, err
+	}
+	for attributes.Next() {
+		if attributes.Type() == unix.RTA_PRIORITY {
+			metric = attributes.Uint32()
+		}
+	}
+	return way{device: w.device, gateway: w.gateway}, metric, attributes.Err()
+}
+
+func (k *kernel) routes(family byte) ([]netlink.Message, error) {
+	header := make([]byte, unix.SizeofRtMsg)
+	header[0] = family
+	routes, err := k.outer.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump}, Data: header,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the routes: %w", err)
+	}
+	return routes, nil
+}
+
+func familyOf(remote netip.Addr) byte {
+	if remote.Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
 // removeHostRoutes removes all of our routes, also those of a killed agent.
 func (k *kernel) removeHostRoutes() error {
 	var failures []error
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		header := make([]byte, unix.SizeofRtMsg)
-		header[0] = family
-		routes, err := k.outer.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump}, Data: header,
-		})
+		routes, err := k.routes(family)
 		failures = append(failures, err)
 		for _, route := range routes {
 			if remote, ours := ourDestination(route.Data); ours {
@@ -158,6 +222,7 @@ func (k *kernel) deleteHostRoute(remote netip.Addr) error {
 func (k *kernel) changeHostRoute(kind uint16, flags netlink.HeaderFlags, remote netip.Addr, w way) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Bytes(unix.RTA_DST, remote.AsSlice())
+	attributes.Uint32(unix.RTA_PRIORITY, routeMetric)
 	if w.device != 0 {
 		attributes.Uint32(unix.RTA_OIF, uint32(w.device))
 	}
@@ -173,12 +238,12 @@ func (k *kernel) changeHostRoute(kind uint16, flags netlink.HeaderFlags, remote 
 // routeHeader encodes struct rtmsg.
 func routeHeader(remote netip.Addr, w way) []byte {
 	b := make([]byte, unix.SizeofRtMsg)
-	b[0], b[1] = unix.AF_INET, byte(remote.BitLen())
-	if remote.Is6() {
-		b[0] = unix.AF_INET6
-	}
+	b[0], b[1] = familyOf(remote), byte(remote.BitLen())
 	scope := byte(unix.RT_SCOPE_UNIVERSE)
-	if w.device != 0 && !w.gateway.IsValid() {
+	switch {
+	case w.device == 0:
+		scope = unix.RT_SCOPE_NOWHERE // deletes a route of any scope
+	case !w.gateway.IsValid():
 		scope = unix.RT_SCOPE_LINK
 	}
 	b[4], b[5], b[6], b[7] = unix.RT_TABLE_MAIN, routeProtocol, scope, unix.RTN_UNICAST

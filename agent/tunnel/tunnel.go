@@ -276,11 +276,14 @@ func (t *tunnel) pathMTU() int {
 	return t.end.MTU()
 }
 
-// liveWay returns the route of the tunnel's packets; false: the tunnel is down.
-func (t *tunnel) liveWay() (way, bool) {
+// liveDevice returns the index of the device by which the tunnel's packets leave; 0: the tunnel is down.
+func (t *tunnel) liveDevice() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return t.way, t.reason == nil && t.way.device != 0 && t.end.Alive(t.host.now())
+	if t.reason != nil || !t.end.Alive(t.host.now()) {
+		return 0
+	}
+	return t.way.device
 }
 
 // alive reports whether the tunnel is up: it has a device, and the other end is not silent.
