@@ -26,6 +26,8 @@ PAIRS = (
     *(("ca.pem", "ca-signing.key"), ("controller.pem", "controller.key")),
     *(("switch-2.pem", "switch-2.key"), ("switch-1.pem", "switch-1.key")),
 )
+# systemd-networkd would serve and masquerade a veth device named ve-* as that of a container.
+OWN_DEVICES = ("br-far", "tf-*", f"{document.EXIT_PORT}*")
 FOR_HOME = ("ca.pem", "switch-1.pem", "switch-1.key")  # never ca-signing.key
 
 
@@ -109,6 +111,7 @@ class FarInit:
         files = list(steps.configuration(places, made, document.text(home, self.facts), FAR))
         yield from files
         yield from services.units(places, made, systemd, names, tls=True)
+        yield from services.unmanaged(places, made, OWN_DEVICES)
         yield from steps.tls_listed(places, made, PAIRS)
         yield from steps.bridged(places, FAR)
         yield from services.opened(made, self.openings(len(home.uplinks)))
