@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.install.network import FAR_ADDRESS, FAR_GATEWAY
 
 BOOTED_WITHIN_S, TYPED_WITHIN_S = 600, 900
+SLOW_START = "systemd.default_timeout_start_sec=300"  # an emulated processor on a busy machine needs minutes
 CONTROL_MAC = "52:54:00:00:00:0a"  # setup/install-test.sh has it, too
 
 HOME_FILES = {
@@ -53,7 +54,7 @@ class Machine:
             *("-nodefaults", "-no-user-config", "-display", "none"),
             *("-serial", f"file:{self.place / self.name}.{self.boots}.console"),
             *("-kernel", f"{self.box}.kernel", "-initrd", f"{self.box}.initrd"),
-            *("-append", "root=/dev/vda rw console=ttyS0 quiet mitigations=off panic=-1"),
+            *("-append", f"root=/dev/vda rw console=ttyS0 quiet mitigations=off panic=-1 {SLOW_START}"),
             *("-drive", f"file={self.disk},format=raw,if=virtio,cache=writeback"),
             *("-device", "virtio-rng-pci"),
             *("-netdev", control, "-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},addr=a"),
