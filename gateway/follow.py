@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-# linux/rtnetlink.h: links, addresses, routes and rules. Without the rules of IPv6, which have no bit here.
-GROUPS = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400
+# linux/rtnetlink.h: links, addresses, routes and rules. systemd-networkd removes rules of others when it reconfigures.
+GROUPS = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x40000
 QUIET_S = 0.1  # changes come in groups
 LATEST_S = 1.0  # although changes go on
 AGAIN_S = 10.0  # after a failure, without a change
