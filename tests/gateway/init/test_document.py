@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import IPv4Interface, IPv4Network
+from ipaddress import IPv4Interface, IPv4Network, IPv6Network
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from gateway.init.facts import Ambiguous, Device, HomeFacts, home_facts
 from gateway.init.home import bundle
 
 HOME = HomeFacts((("fibre", "enp1s0"), ("lte", "wwan0")), "enp3s0", "192.168.8.1/24", "netdev")
-FAR = FarFacts("203.0.113.9", "eth0", True, "system", new_prefix())
+FAR = FarFacts("203.0.113.9", "eth0", True, "system", "fd12:3456:789a")
 
 
 def own(text: str) -> IPv4Interface:
@@ -52,6 +52,12 @@ def test_document_is_valid_at_both_machines(prefix: str, own_address: bool) -> N
     (lan,) = home.terminals
     assert (lan.mode, dict(lan.modes)) == (Mode.AUTO, {"calls": Mode.BICAST})
     assert text(HOME, far).startswith("# Made by `bicast init`")
+
+
+def test_each_home_gets_a_local_prefix_of_its_own() -> None:
+    first, second = (IPv6Network(f"{new_prefix()}::/48") for _ in range(2))
+    assert first != second
+    assert first.subnet_of(IPv6Network("fd00::/8"))
 
 
 def test_document_without_a_far_site_is_valid() -> None:
