@@ -9,6 +9,7 @@ from typing import Any
 
 from cli import OK, USAGE, Failure, uninstall
 from cli.host import need_root
+from cli.uninstall import report
 from controller.edges.http.client import Denied, NoAnswer
 from gateway.host import HostError
 from gateway.init.alone import AloneInit
@@ -16,7 +17,7 @@ from gateway.init.facts import Ambiguous, HomeFacts
 from gateway.init.far import FarInit
 from gateway.init.home import HomeInit
 from gateway.init.invitation import invitation
-from gateway.init.made import Change, Places
+from gateway.init.made import Places
 from gateway.init.services import Systemd
 
 
@@ -134,8 +135,3 @@ def _chosen(home: HomeInit, args: argparse.Namespace) -> HomeFacts:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def report(change: Change) -> None:
-    if change.act is not None:
-        print(f"changed  {change.name}: {change.wanted} (was: {change.found})", flush=True)

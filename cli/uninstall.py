@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
                 if change.act is not None:
                     print(f"would make {change.name}: {change.wanted} (is: {change.found})")
             return OK
-        count = carry_out(changes, _report)
+        count = carry_out(changes, report)
     except HostError as error:
         raise Failure(str(error)) from error
     print(f"removed: {count} changes; this machine is as it was before `bicast init`")
     return OK
 
 
-def _report(change: Change) -> None:
+def report(change: Change) -> None:
     if change.act is not None:
         print(f"changed  {change.name}: {change.wanted} (was: {change.found})", flush=True)

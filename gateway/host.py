@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # named alike by Debian and Ubuntu
 PACKAGE_OF = {
@@ -52,6 +54,12 @@ def run(command: tuple[str, ...], within_s: float | None = LONGEST_S) -> Answer:
     if done.returncode == 0:
         return Answer(done.stdout, _first_line(done.stderr))
     raise HostError(_refusal(command, done.returncode, done.stderr))
+
+
+def ip_rows(*words: str) -> list[dict[str, Any]]:
+    """Return what `ip` lists."""
+    rows: list[dict[str, Any]] = json.loads(run(("ip", "-json", *words)).out or "[]")
+    return rows
 
 
 def wait_for(command: tuple[str, ...]) -> None:

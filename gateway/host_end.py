@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from controller.model.config import Site
 from controller.model.relaying import HOST_END
-from controller.model.traffic import Family
-from gateway.host import HostError, ovs_vsctl, run, sysctl
+from controller.model.traffic import Family, Interface
+from gateway.host import HostError, ip_rows, ovs_vsctl, run, sysctl
 from gateway.links import Link
 from gateway.ovs import SYSCTLS, SeenBridge
 from gateway.ports import underlays_of
@@ -42,6 +43,15 @@ def _rules(table: str) -> str:
         return ""
 
 
+def routes_of(table: int) -> Iterator[tuple[Family, dict[str, Any]]]:
+    for family in Family:
+        try:
+            rows = ip_rows(f"-{family.version}", "route", "show", "table", str(table))
+        except HostError:  # there is no such table
+            continue
+        yield from ((family, row) for row in rows)
+
+
 # The pair: before the bridge's ports, as a port needs its device
 
 
@@ -64,6 +74,12 @@ def pair(
         *(("ip", "link", "set", "dev", each, "up") for each in (ends[1:] if down else ends)),
     )
     yield Step(name, "absent", "present", commands)
+
+
+def address(end: str, own: Interface, links: Mapping[str, Link]) -> Step:
+    there = end in links and own in links[end].addresses
+    command = ("ip", "address", "replace", str(own), "dev", end, *(("nodad",) if own.version == 6 else ()))
+    return Step(f"{end} {own}", "present" if there else "absent", "present", () if there else (command,))
 
 
 # The host's settings: after the ports, as a port remembers what they were

@@ -10,7 +10,6 @@ once for each uplink, apart from the LAN's (a zone). Answers return by the bridg
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_interface
 
@@ -18,7 +17,7 @@ from controller.model.config import Site
 from controller.model.traffic import Family
 from controller.model.uplink import Uplink
 from gateway import host_end
-from gateway.host import HostError, run
+from gateway.host import ip_rows
 from gateway.links import Link
 from gateway.ovs import SeenBridge
 from gateway.step import HostState, SeenHostEnd, Step
@@ -81,7 +80,7 @@ def read(site: Site, links: Mapping[str, Link]) -> dict[str, SeenHostEnd]:
 def _defaults() -> Iterator[str]:
     """Yield the host's default routes, the preferred one of each device first."""
     for family in Family:
-        rows = json.loads(run(("ip", "-json", f"-{family.version}", "route", "show", "default")).out or "[]")
+        rows = ip_rows(f"-{family.version}", "route", "show", "default")
         for row in sorted(rows, key=lambda one: int(one.get("metric", 0))):
             for hop in row.get("nexthops", [row]):
                 via = f"via {hop['gateway']} " if "gateway" in hop else ""
@@ -90,7 +89,7 @@ def _defaults() -> Iterator[str]:
 
 def _rules() -> Iterator[str]:
     for family in Family:
-        for rule in json.loads(run(("ip", "-json", f"-{family.version}", "rule", "show")).out or "[]"):
+        for rule in ip_rows(f"-{family.version}", "rule", "show"):
             if rule["priority"] in (RULES_AT, RULES_AT + 1):
                 mark = f" fwmark {rule['fwmark']}" if "fwmark" in rule else ""
                 where = f"iif {rule.get('iif')} lookup {rule['table']}"
@@ -98,19 +97,12 @@ def _rules() -> Iterator[str]:
 
 
 def _routes(table: int) -> Iterator[str]:
-    for family in Family:
-        try:
-            rows = json.loads(
-                run(("ip", "-json", f"-{family.version}", "route", "show", "table", str(table))).out or "[]"
-            )
-        except HostError:  # there is no such table
-            continue
-        for row in rows:
-            if row.get("type") == "blackhole":
-                yield f"-{family.version} blackhole default"
-            else:
-                via = f"via {row['gateway']} " if "gateway" in row else ""
-                yield f"-{family.version} {row['dst']} {via}dev {row.get('dev')}"
+    for family, row in host_end.routes_of(table):
+        if row.get("type") == "blackhole":
+            yield f"-{family.version} blackhole default"
+        else:
+            via = f"via {row['gateway']} " if "gateway" in row else ""
+            yield f"-{family.version} {row['dst']} {via}dev {row.get('dev')}"
 
 
 # Steps
@@ -130,9 +122,7 @@ def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[St
             bridge_own = uplink.address(Family.of(hop.address))
             assert bridge_own is not None  # ensured by edges/config/load.py
             own = ip_interface(f"{hop.address}/{bridge_own.network.prefixlen}")
-            there = end in seen.links and own in seen.links[end].addresses
-            command = ("ip", "address", "replace", str(own), "dev", end, *(("nodad",) if own.version == 6 else ()))
-            yield Step(f"{end} {own}", "present" if there else "absent", "present", () if there else (command,))
+            yield host_end.address(end, own, seen.links)
             yield _way_on(site, uplink, device, number, Family.of(hop.address), found)
         mark = f"{MARKS_AT + number:#010x}"
         rules = RULES.format(table=_table(uplink), end=end, device=device, mark=mark, zone=number + 1)

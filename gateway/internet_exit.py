@@ -6,14 +6,13 @@ The host forwards between its end of the pair and the devices that lead on. From
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_interface
 
 from controller.model.config import Exit, Site
 from controller.model.traffic import Address, Family, Interface, Network
 from gateway import host_end
-from gateway.host import run
+from gateway.host import ip_rows
 from gateway.links import Link
 from gateway.ovs import SeenBridge
 from gateway.step import HostState, SeenHostEnd, Step
@@ -45,7 +44,7 @@ def read(site: Site, port: str, links: Mapping[str, Link]) -> SeenHostEnd:
 
 def _routes(name: str, links: Mapping[str, Link]) -> Iterator[str]:
     for family in ("-4", "-6") if name in links else ():
-        for route in json.loads(run(("ip", "-json", family, "route", "show", "dev", name)).out or "[]"):
+        for route in ip_rows(family, "route", "show", "dev", name):
             if "gateway" in route:
                 yield route["dst"]
 
@@ -57,9 +56,7 @@ def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[St
     end, links, found = host_end.host_end(port), seen.links, seen.host_ends[port]
     yield host_end.sysctls(f"{NAME} forwarding", port, bridge, _wanted_sysctls(site, port, links), found)
     for own, gateway in _ends(site):
-        there = end in links and own in links[end].addresses
-        command = ("ip", "address", "replace", str(own), "dev", end, *(("nodad",) if own.version == 6 else ()))
-        yield Step(f"{end} {own}", "present" if there else "absent", "present", () if there else (command,))
+        yield host_end.address(end, own, links)
         for network in _subnets_there(site):
             if network.version == gateway.version:
                 there = str(network) in found.routes

@@ -10,23 +10,22 @@ route and NAT. Each connection stays on its way to the end: a change of address 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from controller.model.config import Lan, Site, Subnet
 from controller.model.relaying import BRIDGE_MAC, HOST_MAC
 from controller.model.traffic import Family, Interface
 from gateway import host_end
-from gateway.host import HostError, ovs_vsctl, run
+from gateway.host import ip_rows, ovs_vsctl
 from gateway.links import Link
 from gateway.ovs import ADDRESSES, SeenBridge
 from gateway.ports import set_up_by_agent, underlays_of
 from gateway.step import HostState, SeenHostEnd, Step
 
 RULES_AT = 8650  # the priority of the first rule; the tables of routes have the numbers after it
-MARK = "0x00006269"  # of connections that left by the host's own default route, as nft writes it
+MARK = 0x6269  # of connections that left by the host's own default route
 RULES_OF_NETWORK = (  # for packets from a network of a LAN
-    "fwmark 0x6269 lookup main",
+    f"fwmark {MARK:#x} lookup main",
     "lookup main suppress_prefixlength 0",  # the host's other routes, all but the default one
     "lookup {table}",
 )
@@ -55,10 +54,6 @@ def lans(site: Site) -> tuple[tuple[Subnet, Lan], ...]:
     return tuple((subnet, subnet.lan) for subnet in site.subnets if subnet.lan)
 
 
-def ports_of(site: Site) -> tuple[str, ...]:
-    return tuple(lan.port for _, lan in lans(site))
-
-
 def _table(lan: Lan) -> str:
     return f"bicast-{lan.port}"
 
@@ -74,7 +69,7 @@ def read(site: Site, links: Mapping[str, Link]) -> dict[str, SeenHostEnd]:
 
 def _rules() -> Iterator[str]:
     for family in ("-4", "-6"):
-        for rule in json.loads(run(("ip", "-json", family, "rule", "show")).out or "[]"):
+        for rule in ip_rows(family, "rule", "show"):
             if RULES_AT <= rule["priority"] < RULES_AT + len(RULES_OF_NETWORK) and "srclen" in rule:
                 source = f"priority {rule['priority']} from {rule['src']}/{rule['srclen']}"
                 mark = f" fwmark {rule['fwmark']}" if "fwmark" in rule else ""
@@ -83,18 +78,13 @@ def _rules() -> Iterator[str]:
 
 
 def _routes(table: int) -> Iterator[str]:
-    for family in ("-4", "-6"):
-        try:
-            routes = json.loads(run(("ip", "-json", family, "route", "show", "table", str(table))).out or "[]")
-        except HostError:  # there is no such table
-            continue
-        for route in routes:
-            yield f"{route['dst']} via {route.get('gateway')} dev {route.get('dev')} table {table}"
+    for _, route in host_end.routes_of(table):
+        yield f"{route['dst']} via {route.get('gateway')} dev {route.get('dev')} table {table}"
 
 
 def _neighbours(end: str, links: Mapping[str, Link]) -> Iterator[str]:
     if end in links:
-        for one in json.loads(run(("ip", "-json", "neighbour", "show", "dev", end, "nud", "permanent")).out or "[]"):
+        for one in ip_rows("neighbour", "show", "dev", end, "nud", "permanent"):
             yield f"{one['dst']} lladdr {one.get('lladdr')} dev {end}"
 
 
@@ -169,11 +159,12 @@ def _wanted_sysctls(site: Site, subnet: Subnet, lan: Lan, links: Mapping[str, Li
 def _nat(site: Site, lan: Lan, links: Mapping[str, Link]) -> str:
     names = [*underlays_of(site), *host_end.onward(site, links)]
     outside = [name for name in dict.fromkeys(names) if name != lan.device]
+    mark = f"{MARK:#010x}"  # as nft writes it
     leaving, entering = (
-        "".join(line.format(inside=lan.device, outside=name, mark=MARK) for name in outside)
+        "".join(line.format(inside=lan.device, outside=name, mark=mark) for name in outside)
         for line in (LEAVING, ENTERING)
     )
-    return RULES.format(table=_table(lan), device=lan.device, mark=MARK, leaving=leaving, entering=entering)
+    return RULES.format(table=_table(lan), device=lan.device, mark=mark, leaving=leaving, entering=entering)
 
 
 # Undo

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
-from gateway.host import run
+from gateway.host import ip_rows, run
 
 # ethtool -k names. A userspace datapath must not meet these: they exceed the MTU or leave checksums to the hardware.
 OFFLOADS = {
@@ -53,14 +52,11 @@ def read() -> tuple[Link, ...]:
     sessions = _ssh_addresses()
     routes: dict[str, list[str]] = {}
     for family in ("-4", "-6"):
-        for route in json.loads(run(("ip", "-json", family, "route", "show", "default")).out or "[]"):
+        for route in ip_rows(family, "route", "show", "default"):
             # one device per next hop
             for hop in route.get("nexthops", [route]):
                 routes.setdefault(hop.get("dev", ""), []).append(hop.get("gateway", ""))
-    return tuple(
-        _link(row, tuple(routes.get(row["ifname"], ())), sessions)
-        for row in json.loads(run(("ip", "-json", "address", "show")).out)
-    )
+    return tuple(_link(row, tuple(routes.get(row["ifname"], ())), sessions) for row in ip_rows("address", "show"))
 
 
 def offloads(name: str) -> Offloads:

@@ -71,7 +71,7 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: HostState) -
 def made_by_us(site: Site) -> tuple[str, ...]:
     """Return the ports to this host, of which `bicast bridge` makes both ends."""
     exits = internet_exit.port_of(site)
-    return (*((exits,) if exits else ()), *host_uplink.ports_of(site), *lan.ports_of(site))
+    return (*((exits,) if exits else ()), *host_uplink.ports_of(site), *site.lan_ports)
 
 
 def _pairs(site: Site, seen: HostState) -> Iterator[Step]:

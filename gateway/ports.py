@@ -32,7 +32,7 @@ def made_by_agent(site: Site) -> tuple[str, ...]:
 
 def set_up_by_agent(site: Site) -> tuple[str, ...]:
     """Return the ports of LANs that the site's agent sets up while a tunnel is up."""
-    return tuple(subnet.lan.port for subnet in site.subnets if subnet.lan) if tunnels_of(site) else ()
+    return site.lan_ports if tunnels_of(site) else ()
 
 
 def underlays_of(site: Site) -> dict[str, str]:

@@ -66,10 +66,7 @@ func (k *kernel) wayTo(by string, peer netip.Addr) (underlay int, w way, err err
 // route asks the kernel for the route to a peer. A missing route is not an error.
 func (k *kernel) route(by int, peer netip.Addr) (way, error) {
 	header := make([]byte, unix.SizeofRtMsg)
-	header[0], header[1] = unix.AF_INET, byte(peer.BitLen())
-	if peer.Is6() {
-		header[0] = unix.AF_INET6
-	}
+	header[0], header[1] = familyOf(peer), byte(peer.BitLen())
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Bytes(unix.RTA_DST, peer.AsSlice())
 	if by != 0 {

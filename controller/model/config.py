@@ -233,6 +233,10 @@ class Site:
         return (*(uplink.port for uplink in self.uplinks), *self.inside_ports, *taking)
 
     @property
+    def lan_ports(self) -> tuple[str, ...]:
+        return tuple(subnet.lan.port for subnet in self.subnets if subnet.lan)
+
+    @property
     def inside_ports(self) -> tuple[str, ...]:
         return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
 

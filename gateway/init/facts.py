@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 from controller.edges.config.document import INTERFACE, NAME
 from gateway.checks import kernel
-from gateway.host import HostError, run
+from gateway.host import HostError, ip_rows
 
 MOST_UPLINKS = 8
 LONGEST_NAME = 32
@@ -41,11 +40,11 @@ class Device:
 
 def devices() -> tuple[Device, ...]:
     metrics: dict[str, int] = {}
-    for route in json.loads(run(("ip", "-json", "-4", "route", "show", "default")).out or "[]"):
+    for route in ip_rows("-4", "route", "show", "default"):
         for hop in route.get("nexthops", [route]):
             name, metric = hop.get("dev", ""), int(route.get("metric", 0))
             metrics[name] = min(metric, metrics.get(name, metric))
-    rows = json.loads(run(("ip", "-json", "-details", "address", "show")).out)
+    rows = ip_rows("-details", "address", "show")
     return tuple(_device(row, metrics.get(row["ifname"])) for row in rows if "LOOPBACK" not in row["flags"])
 
 
@@ -65,8 +64,8 @@ def _device(row: Mapping[str, Any], metric: int | None) -> Device:
 
 def has_global_ipv6() -> bool:
     """Return whether this host has a default route and a global address of IPv6."""
-    routes = json.loads(run(("ip", "-json", "-6", "route", "show", "default")).out or "[]")
-    rows = json.loads(run(("ip", "-json", "-6", "address", "show", "scope", "global")).out or "[]")
+    routes = ip_rows("-6", "route", "show", "default")
+    rows = ip_rows("-6", "address", "show", "scope", "global")
     own = [ip_address(each["local"]) for row in rows for each in row.get("addr_info", ()) if "local" in each]
     return bool(routes) and any(each not in ip_network("fc00::/7") for each in own)
 
@@ -202,7 +201,7 @@ def lan_network(here: Sequence[Device], routed: Iterable[IPv4Network]) -> str:
 
 
 def routed_networks() -> list[IPv4Network]:
-    routes = json.loads(run(("ip", "-json", "-4", "route", "show")).out or "[]")
+    routes = ip_rows("-4", "route", "show")
     return [IPv4Network(each["dst"]) for each in routes if each.get("dst", "default") != "default"]
 
 

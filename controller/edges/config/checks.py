@@ -40,25 +40,11 @@ def ports_once(site: Site, place: Node) -> None:
         if uplink.port in seen:
             raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
         seen[uplink.port] = where
-    for uplink in site.uplinks:
-        for key, name in (("port", f"{uplink.port}{HOST_END}"), ("device", uplink.nat_device)):
-            if uplink.nat_device and name:
-                where = f"{place.where}.uplinks.{uplink.name}.{key}"
-                if name in seen:
-                    raise ConfigError(place.file, where, name, f"an interface that is not also at {seen[name]}")
-                seen[name] = where
-    for at, port in _of_relaying(site):
+    for at, name, what in (*_of_host_uplinks(site), *_of_relaying(site), *_of_lans(site)):
         where = f"{place.where}.{at}"
-        for name in (port, f"{port}{HOST_END}"):
-            if name in seen:
-                raise ConfigError(place.file, where, name, f"a port that is not also at {seen[name]}")
-            seen[name] = where
-    for subnet in site.subnets:
-        for at, name in _of_lan(subnet):
-            if name in seen:
-                where = f"{place.where}.subnets.{subnet.name}.{at}"
-                raise ConfigError(place.file, where, name, f"an interface that is not also at {seen[name]}")
-            seen[name] = f"{place.where}.subnets.{subnet.name}.{at}"
+        if name in seen:
+            raise ConfigError(place.file, where, name, f"{what} that is not also at {seen[name]}")
+        seen[name] = where
     for terminal in site.terminals:
         for number, inside in enumerate(terminal.own):
             if inside.port in seen and not site.subnet(inside.subnet).lan:
@@ -68,18 +54,30 @@ def ports_once(site: Site, place: Node) -> None:
                 )
 
 
-def _of_relaying(site: Site) -> Iterator[tuple[str, str]]:
+Named = tuple[str, str, str]  # place, interface, and what it is
+
+
+def _of_host_uplinks(site: Site) -> Iterator[Named]:
+    for uplink in site.uplinks:
+        if uplink.nat_device:
+            yield f"uplinks.{uplink.name}.port", f"{uplink.port}{HOST_END}", "an interface"
+            yield f"uplinks.{uplink.name}.device", uplink.nat_device, "an interface"
+
+
+def _of_relaying(site: Site) -> Iterator[Named]:
     if site.relaying:
-        yield "relaying.port", site.relaying.port
-        for uplink in site.relaying.uplinks:
-            yield f"relaying.uplinks.{uplink.name}.port", uplink.port
+        ports = {f"uplinks.{uplink.name}.port": uplink.port for uplink in site.relaying.uplinks}
+        for at, port in {"port": site.relaying.port, **ports}.items():
+            for name in (port, f"{port}{HOST_END}"):
+                yield f"relaying.{at}", name, "a port"
 
 
-def _of_lan(subnet: Subnet) -> Iterator[tuple[str, str]]:
-    if subnet.lan:
-        yield "device", subnet.lan.device
-        yield "port", subnet.lan.port
-        yield "port", f"{subnet.lan.port}{HOST_END}"
+def _of_lans(site: Site) -> Iterator[Named]:
+    for subnet in site.subnets:
+        if subnet.lan:
+            yield f"subnets.{subnet.name}.device", subnet.lan.device, "an interface"
+            for name in (subnet.lan.port, f"{subnet.lan.port}{HOST_END}"):
+                yield f"subnets.{subnet.name}.port", name, "an interface"
 
 
 def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Node) -> None:

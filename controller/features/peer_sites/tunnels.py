@@ -159,5 +159,5 @@ def _order(site: Site, certificates: tuple[bytes, ...]) -> Tunnels:
             if uplink.tunnel
         ),
         fitted_ports=site.inside_ports,
-        lan_ports=tuple(subnet.lan.port for subnet in site.subnets if subnet.lan),
+        lan_ports=site.lan_ports,
     )
