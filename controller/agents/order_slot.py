@@ -1,40 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An order that an agent keeps for its session. It is sent again when it changes or when the agent loses it.
+"""One kind of order to one connected agent: what was ordered, what the agent acknowledged, and when the order is due.
 
-opened ──► ordered ──► reports confirm it ──► reports no longer confirm it ──► ordered again
-                │
-                └──► refused: ordered again after AGAIN_AFTER_S, as the reason may be gone
+due ──► open ──acknowledged──► kept ──► due: another order is wanted, or reports do not show this one, or its lease ends
+          ├──refused──► due after AGAIN_AFTER_S: the reason may be gone
+          └──no result in ANSWERED_WITHIN_S──► due
+
+At most one order is open. Later changes go into the next one.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic
 
-from controller.protocol.reports import AgentOpened, Resulted
+from controller.agents.order_kinds import Order, OrderKind
+from controller.protocol.reports import Reported, Resulted
 
 AGAIN_AFTER_S = 5.0
-
-Order = TypeVar("Order")
+ANSWERED_WITHIN_S = 30.0  # an executor carries out its orders one by one, and has 10 s for each
 
 
 class OrderSlot(Generic[Order]):
-    def __init__(self, event: AgentOpened, capability: str) -> None:
-        lacking = (one.reason for one in event.capabilities if one.name == capability and not one.available)
-        self.unable: str | None = next(lacking, None)
-        self.refused: str | None = None
-        self._ordered: Order | None = None
-        self._ordered_at = 0.0
-        self._directive: int | None = None  # unanswered
+    def __init__(self, kind: OrderKind[Order], unable: str | None) -> None:
+        self.kind = kind
+        self.unable = unable  # the reason
+        self.refused: str | None = None  # the reason
+        self.ordered: Order | None = None  # the last order
+        self.acknowledged: Order | None = None  # the last order that the agent carried out
+        self._directive: int | None = None  # of the open order
+        self._sent_at = 0.0
 
-    def is_due(self, order: Order, idle: bool, holds: bool, now: float) -> bool:
-        """Return whether to send the order. `idle`: it is empty, and a session without an order needs none."""
-        if order != self._ordered:
-            return not ((self._ordered is None and idle) or self.unable)
-        return not holds and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S
+    def is_due(self, order: Order, report: Reported | None, now: float) -> bool:
+        """Return whether this order must be sent. `report`: the agent's last one."""
+        since_s = now - self._sent_at
+        if self.unable:
+            return False
+        if self.ordered is None:
+            return order != self.kind.nothing or self.kind.outlives or not self._shows(order, report)
+        if self._directive is not None:
+            return since_s >= ANSWERED_WITHIN_S
+        if order != self.ordered and not self.refused:
+            return True
+        return since_s >= AGAIN_AFTER_S and (bool(self.refused) or not self._shows(order, report))
 
-    def ordered(self, order: Order, directive: int, now: float) -> None:
-        self._ordered, self._directive, self._ordered_at = order, directive, now
+    def sent(self, order: Order, directive: int, now: float) -> None:
+        self.ordered, self._directive, self._sent_at = order, directive, now
 
-    def resulted(self, event: Resulted) -> None:
-        if event.directive == self._directive:
-            self._directive, self.refused = None, None if event.done else event.answer
+    def resulted(self, event: Resulted) -> bool:
+        """Record the result of the open order. Return whether it is that order's."""
+        if event.directive != self._directive:
+            return False
+        self._directive, self.refused = None, None if event.done else event.answer or "it gave no reason"
+        if event.done:
+            self.acknowledged = self.ordered
+        return True
+
+    def _shows(self, order: Order, report: Reported | None) -> bool:
+        return order == self.kind.nothing if report is None else self.kind.shows(order, report)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from controller.agents.registry import AgentRegistry
 from controller.features.caps.manager import CapsManager
 from controller.features.copies.manager import CopiesManager
 from controller.features.copies.metered_uplinks import Budgets
@@ -118,12 +119,15 @@ class Core:
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
-        self.peer_sites = PeerSites(config, wanted.once, self._tickets, now)
+        self.agents = AgentRegistry(self._tickets)
+        self.peer_sites = PeerSites(config, wanted.once, self.agents, now)
         self.switches = Switches(map(self.peer_sites.as_copied, config.sites), self._tickets, now)
         self.steering = SteeringManager(config, wanted, self._tickets, now)
         self.budgets = Budgets(config, wanted.used)
         self.copying = CopiesManager(self.steering, self.peer_sites, self.budgets, wanted)
-        self.probing = ProbingManager(config, self._tickets, measured or {}, self.steering.speaker, self._way_of)
+        self.probing = ProbingManager(
+            config, self.agents, self._tickets, measured or {}, self.steering.speaker, self._way_of
+        )
         self.caps = CapsManager(
             config,
             self._tickets,
@@ -249,6 +253,7 @@ class Core:
         yield from self.steering.tend(self.wanted, now)
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[CoreEffect]:
+        agent = self.agents.on_event(event, now)
         event = self.steering.checked(event, self.wanted, now)
         whole = self.caps.whole(event, now)
         match whole:
@@ -266,11 +271,12 @@ class Core:
                 yield from self._steer(self.steering.fired(whole, self.wanted, now), now)
         self.budgets.on_event(event)
         self.caps.on_event(event, now)
-        yield from self.probing.on_event(event, now)
-        yield from self.relays.on_event(event, self.wanted, now)
+        yield from self.probing.on_event(event, agent, now)
+        yield from self.relays.on_event(event, agent, self.wanted, now)
         self._apply_copy_decisions(self.copying.on_event(event, self.wanted, now), now)
         if whole is not None:
-            self.peer_sites.on_event(whole, self.wanted, self.switches.ports, now)
+            if agent is not None:
+                self.peer_sites.on_event(whole, agent, self.wanted, self.switches.ports, now)
             yield from self._copy(now)
         yield from self.steering.tend(self.wanted, now)
 

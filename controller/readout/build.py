@@ -96,8 +96,7 @@ def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offse
 def _copies(site: Site, peer_sites: PeerSites) -> CopiesView | None:
     if not peer_sites.may_eliminate(site):
         return None
-    eliminator = peer_sites.eliminator(site.name)
-    report = eliminator.last_report if eliminator else None
+    report = peer_sites.report_of(site)
     names = {uplink.name for uplink in site.uplinks}
     return CopiesView(
         copied=tuple(protocol.label for protocol in site.bicast.protocols) or ("all",),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent that eliminates copies at a site, and the uplinks without incoming copies there."""
+"""Elimination of copies by a site's agent, and the uplinks without incoming copies there."""
 
 from __future__ import annotations
 
@@ -7,66 +7,41 @@ import logging
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from controller.agents.order_slot import OrderSlot
+from controller.agents.order_kinds import ELIMINATION
+from controller.agents.registry import ConnectedAgent
 from controller.model.config import Mode, Site
 from controller.model.known import Port, Wanted
 from controller.policy.paths import arrivals
 from controller.protocol.orders import Eliminate
-from controller.protocol.reports import ELIMINATES, AgentOpened, Elimination, Resulted
+from controller.protocol.reports import Elimination
 
 log = logging.getLogger(__name__)
 
 SILENT_AFTER_S = 2.5  # without a report; the agent's programs pass everything 3 s after their last renewal
 
 
-class Eliminator:
-    """One session of an agent. Its order holds while reports show a program at each port."""
-
-    def __init__(self, event: AgentOpened) -> None:
-        self.name = event.name
-        self.session = event.session
-        self.last_report: Elimination | None = None
-        self._standing = OrderSlot[Eliminate](event, ELIMINATES)
-        self._reported_at: float | None = None
-
-    @property
-    def is_new(self) -> bool:
-        return self._reported_at is None and self._standing.refused is None
-
-    def is_due(self, order: Eliminate, now: float) -> bool:
-        idle = not order.paths and self.last_report is None
-        return self._standing.is_due(order, idle, self.fulfils(order, now), now)
-
-    def ordered(self, order: Eliminate, directive: int, now: float) -> None:
-        self._standing.ordered(order, directive, now)
-
-    def resulted(self, event: Resulted) -> None:
-        self._standing.resulted(event)
-
-    def reported(self, report: Elimination | None, now: float) -> None:
-        self.last_report, self._reported_at = report, now
-
-    def fulfils(self, order: Eliminate, now: float) -> bool:
-        if self.last_report is None:
-            return not order.paths
-        wholly = not self.last_report.missing and _names(self.last_report) == {name for name, _, _ in order.paths}
-        return wholly and self._reports_recently(now)
-
-    def why_not(self) -> str:
-        unwilling = self._standing.unable or self._standing.refused
-        if unwilling:
-            return unwilling
-        if self.last_report is not None and self.last_report.missing:
-            port, reason = self.last_report.missing[0]
-            return f"{port}: {reason}"
-        return f"the agent {self.name} has not confirmed recently that it eliminates copies"
-
-    def _reports_recently(self, now: float) -> bool:
-        return self._reported_at is not None and now - self._reported_at <= SILENT_AFTER_S
+def eliminates(agent: ConnectedAgent, order: Eliminate, now: float) -> bool:
+    """Return whether a recent report shows a program at each port of the order."""
+    if agent.report is None or not ELIMINATION.shows(order, agent.report):
+        return False
+    return not order.paths or agent.reported_within(SILENT_AFTER_S, now)
 
 
-def _names(report: Elimination) -> set[str]:
-    return {path.name for path in report.paths}
+def may_still_eliminate(agent: ConnectedAgent) -> bool:
+    """Return whether the agent has just connected: its programs may have passed only first copies all the time."""
+    return agent.report is None and agent.slot(ELIMINATION).refused is None
+
+
+def why_not(agent: ConnectedAgent) -> str:
+    slot = agent.slot(ELIMINATION)
+    unwilling = slot.unable or slot.refused
+    if unwilling:
+        return unwilling
+    found = agent.report.elimination if agent.report is not None else None
+    if found is not None and found.missing:
+        port, reason = found.missing[0]
+        return f"{port}: {reason}"
+    return f"the agent {agent.name} has not confirmed recently that it eliminates copies"
 
 
 Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch reports them

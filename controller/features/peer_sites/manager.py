@@ -11,29 +11,29 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from controller.features.peer_sites.elimination import Eliminator, Ports, Silence
+from controller.agents.order_kinds import ELIMINATION
+from controller.agents.registry import AgentRegistry, ConnectedAgent
+from controller.features.peer_sites.elimination import Ports, Silence, eliminates, may_still_eliminate, why_not
 from controller.features.peer_sites.tunnels import SiteTunnels
 from controller.model.config import Config, Site
 from controller.model.known import Neighbour, Wanted
 from controller.policy.paths import arrivals
 from controller.policy.paths.arrivals import Screen, screened, screening_answered
 from controller.policy.paths.health import SilentUplink
-from controller.protocol.orders import Direct, Eliminate, Tickets
-from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Elimination, Reported, Resulted, Role
+from controller.protocol.orders import Direct, Eliminate
+from controller.protocol.reports import AgentClosed, AgentEvent, Elimination, Reported, Role
 
 log = logging.getLogger(__name__)
 
-NOTHING = Eliminate()
 SilentUplinks = dict[str, SilentUplink] | None  # by uplink; None: neither end watches the uplinks
 BELIEVED_S = 10.0  # after a start the stored state counts until agents reconnect: they eliminate without the controller
 
 
 class PeerSites:
-    def __init__(self, config: Config, once: frozenset[str], tickets: Tickets, now: float) -> None:
+    def __init__(self, config: Config, once: frozenset[str], agents: AgentRegistry, now: float) -> None:
         """`once`: the sites that eliminated copies at the end of the last run."""
-        self._tickets = tickets
-        self._here: dict[int, Eliminator] = {}  # by session
-        self.tunnels = SiteTunnels(tickets)
+        self._agents = agents
+        self.tunnels = SiteTunnels(agents)
         self._silence = Silence()
         self._unidentified: dict[str, arrivals.UnidentifiedWindows] = {}  # by site
         self._silent: dict[str, SilentUplinks] = {}  # by site, as silence_changed() last yielded
@@ -52,29 +52,22 @@ class PeerSites:
 
     # Agents
 
-    def on_event(self, event: AgentEvent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
-        self.tunnels.on_event(event)
-        here = self._here.get(event.session)
+    def on_event(
+        self, event: AgentEvent, agent: ConnectedAgent, wanted: Wanted, ports: Callable[[], Ports], now: float
+    ) -> None:
+        if agent.role is not Role.GATEWAY or self._agents.gateway(agent.name) not in (agent, None):
+            return  # or another session of this agent is newer
         match event:
-            case AgentOpened(role=Role.GATEWAY):
-                self._here[event.session] = Eliminator(event)
             case AgentClosed():
-                left = self._here.pop(event.session, None)
-                if left is not None and self.eliminator(left.name) is None:
-                    self._unidentified.pop(left.name, None)
-            case Resulted() if here:
-                here.resulted(event)
-            case Reported() if here:
-                here.reported(event.elimination, now)
-                self._look(here, wanted, ports(), now)
-
-    def _look(self, eliminator: Eliminator, wanted: Wanted, ports: Ports, now: float) -> None:
-        sites = self.at(eliminator.session)
-        if eliminator.last_report is None or sites is None:
-            return
-        here, there = sites
-        self._silence.look(here, there, eliminator.last_report, here.name in self.once, wanted, ports, now)
-        self._look_for_unidentified(here, eliminator.last_report, now)
+                self.tunnels.on_closed(agent.name)
+                self._unidentified.pop(agent.name, None)
+            case Reported(tunnelling=tunnelling, elimination=elimination):
+                self.tunnels.on_report(agent.name, tunnelling)
+                ends = self._ends(agent.name)
+                if elimination is not None and ends is not None:
+                    here, there = ends
+                    self._silence.look(here, there, elimination, here.name in self.once, wanted, ports(), now)
+                    self._look_for_unidentified(here, elimination, now)
 
     def _look_for_unidentified(self, here: Site, report: Elimination, now: float) -> None:
         names = {uplink.name for uplink in here.uplinks}
@@ -88,11 +81,14 @@ class PeerSites:
             log.info("%s: %s: copies are identified again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
-        """Return the site of this agent, and its peer site."""
-        eliminator = self._here.get(session)
-        if eliminator is None or eliminator.name not in self._orders:
+        """Return the site of this agent and its peer site, if copies can arrive there."""
+        agent = self._agents.of(session)
+        return self._ends(agent.name) if agent is not None and agent.role is Role.GATEWAY else None
+
+    def _ends(self, name: str) -> tuple[Site, Site] | None:
+        if name not in self._orders:
             return None
-        here = next(site for site in self._config.sites if site.name == eliminator.name)
+        here = next(site for site in self._config.sites if site.name == name)
         there = self._config.other_end(here)
         assert there is not None  # it has an order
         return here, there
@@ -159,13 +155,9 @@ class PeerSites:
         return next((self._screens.get(site.name, {}) for site in found), {})
 
     def tend(self, now: float) -> Iterator[Direct]:
-        yield from self.tunnels.tend(now)
-        for each in self._here.values():
-            order = self._orders.get(each.name, NOTHING)
-            if each.is_due(order, now):
-                directive = self._tickets.draw()
-                each.ordered(order, directive, now)
-                yield Direct(each.session, directive, order)
+        for agent in self._agents.of_roles(Role.GATEWAY):
+            yield from self.tunnels.tend(agent, now)
+            yield from agent.order(ELIMINATION, self._orders.get(agent.name, ELIMINATION.nothing), now)
 
     # Elimination by site
 
@@ -189,19 +181,20 @@ class PeerSites:
     def eliminates(self, name: str) -> bool:
         return name in self.once
 
-    def eliminator(self, name: str) -> Eliminator | None:
-        """Return the agent that eliminates copies at a site; None: no agent is connected, or none is needed."""
-        return next((each for each in self._here.values() if each.name == name and name in self._orders), None)
+    def report_of(self, site: Site) -> Elimination | None:
+        """Return the last report of the site's agent about copies, or None."""
+        agent = self._agents.gateway(site.name)
+        return agent.report.elimination if agent is not None and agent.report is not None else None
 
     def why_not(self, name: str) -> str:
-        who = self.eliminator(name)
-        return who.why_not() if who else f"no gateway agent enrolled as {name} is connected"
+        agent = self._agents.gateway(name)
+        return why_not(agent) if agent is not None else f"no gateway agent enrolled as {name} is connected"
 
     def _fulfilled(self, name: str, order: Eliminate, now: float) -> bool:
-        who = self.eliminator(name)
-        if now < self._stored_until and name in self._stored and (who is None or who.is_new):
+        agent = self._agents.gateway(name)
+        if now < self._stored_until and name in self._stored and (agent is None or may_still_eliminate(agent)):
             return True
-        return who is not None and who.fulfils(order, now)
+        return agent is not None and eliminates(agent, order, now)
 
 
 def _out(screens: Mapping[str, Screen]) -> frozenset[str]:

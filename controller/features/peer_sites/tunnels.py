@@ -6,49 +6,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from controller.agents.order_slot import OrderSlot
+from controller.agents.order_kinds import TUNNEL_ENDS
+from controller.agents.registry import AgentRegistry, ConnectedAgent
 from controller.model.config import Config, Site
 from controller.protocol.enrolment import Vouched
-from controller.protocol.orders import Direct, Tickets, TunnelOrder, Tunnels
-from controller.protocol.reports import (
-    TUNNELS,
-    AgentClosed,
-    AgentEvent,
-    AgentOpened,
-    Reported,
-    Resulted,
-    Role,
-    TunnelEnd,
-    Tunnelling,
-)
+from controller.protocol.orders import Direct, TunnelOrder, Tunnels
+from controller.protocol.reports import Role, TunnelEnd, Tunnelling
 
 log = logging.getLogger(__name__)
 
-NOTHING = Tunnels()
-
-
-class Tunneller:
-    """One session of a site's agent."""
-
-    def __init__(self, event: AgentOpened) -> None:
-        self.name = event.name
-        self.session = event.session
-        self.last_report: Tunnelling | None = None
-        self.standing = OrderSlot[Tunnels](event, TUNNELS)
-
-    def is_due(self, order: Tunnels, now: float) -> bool:
-        """Return whether the order must be sent, also if it is empty: tunnels survive a killed agent."""
-        return self.standing.is_due(order, False, self._holds(order), now)
-
-    def _holds(self, order: Tunnels) -> bool:
-        ends = {end.name for end in self.last_report.ends} if self.last_report else set()
-        return ends == {each.name for each in order.tunnels}
-
 
 class SiteTunnels:
-    def __init__(self, tickets: Tickets) -> None:
-        self._tickets = tickets
-        self._here: dict[int, Tunneller] = {}  # by session
+    def __init__(self, agents: AgentRegistry) -> None:
+        self._agents = agents
         self._config: Config | None = None
         self._vouched: Vouched = {}
         self._orders: dict[str, Tunnels] = {}  # by site
@@ -77,32 +47,16 @@ class SiteTunnels:
         found = (self._vouched.get(name) for name in names)
         return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
 
-    def on_event(self, event: AgentEvent) -> None:
-        here = self._here.get(event.session)
-        match event:
-            case AgentOpened(role=Role.GATEWAY):
-                self._here[event.session] = Tunneller(event)
-            case AgentClosed():
-                gone = self._here.pop(event.session, None)
-                self._down = {at: why for at, why in self._down.items() if gone is None or at[0] != gone.name}
-            case Resulted() if here:
-                here.standing.resulted(event)
-            case Reported() if here:
-                here.last_report = event.tunnelling
-                self._log(here)
+    def on_closed(self, name: str) -> None:
+        self._down = {at: why for at, why in self._down.items() if at[0] != name}
 
-    def tend(self, now: float) -> Iterator[Direct]:
-        for each in self._here.values():
-            order = self._orders.get(each.name, NOTHING)
-            if each.is_due(order, now):
-                directive = self._tickets.draw()
-                each.standing.ordered(order, directive, now)
-                yield Direct(each.session, directive, order)
+    def tend(self, agent: ConnectedAgent, now: float) -> Iterator[Direct]:
+        return agent.order(TUNNEL_ENDS, self._orders.get(agent.name, TUNNEL_ENDS.nothing), now)
 
     def report_of(self, site: Site) -> Tunnelling | None:
-        """Return the last report of the site's agent, or None."""
-        tunneller = self._at(site)
-        return tunneller.last_report if tunneller else None
+        """Return the last report of the site's agent about tunnels, or None."""
+        agent = self._agents.gateway(site.name)
+        return agent.report.tunnelling if agent is not None and agent.report is not None else None
 
     def ends(self, site: Site) -> dict[str, TunnelEnd]:
         report, names = self.report_of(site), {uplink.name for uplink in site.uplinks if uplink.tunnel}
@@ -116,24 +70,18 @@ class SiteTunnels:
         end = self.ends(site).get(uplink)
         if end is not None:
             return end.reason or None
-        tunneller = self._at(site)
-        if tunneller is None:
+        agent = self._agents.gateway(site.name)
+        if agent is None:
             return f"no gateway agent enrolled as {site.name} is connected"
-        return (
-            tunneller.standing.unable
-            or tunneller.standing.refused
-            or (f"the agent {site.name} has not confirmed yet that it is up")
-        )
+        slot = agent.slot(TUNNEL_ENDS)
+        return slot.unable or slot.refused or f"the agent {site.name} has not confirmed yet that it is up"
 
-    def _at(self, site: Site) -> Tunneller | None:
-        return next((each for each in self._here.values() if each.name == site.name), None)
-
-    def _log(self, tunneller: Tunneller) -> None:
-        ordered = {each.name for each in self._orders.get(tunneller.name, NOTHING).tunnels}
-        for end in tunneller.last_report.ends if tunneller.last_report else ():
+    def on_report(self, name: str, report: Tunnelling | None) -> None:
+        ordered = {each.name for each in self._orders.get(name, TUNNEL_ENDS.nothing).tunnels}
+        for end in report.ends if report is not None else ():
             if end.name not in ordered:
                 continue
-            at = (tunneller.name, end.name)
+            at = (name, end.name)
             before = self._down.pop(at, "")
             if end.reason:
                 self._down[at] = end.reason

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import repeat
 
+from controller.agents.order_kinds import HEALTH_PROBES, PROBE_ANSWERS
+from controller.agents.registry import AgentRegistry, ConnectedAgent
 from controller.features.probing import path_record, readout
+from controller.features.probing.meetings import Meetings, cannot_probe
 from controller.features.probing.path_record import DeliveryRates, Estimate, Estimated, PathEstimate, WayOf
 from controller.features.probing.probed_paths import At, End, ProbedPath, SentProbe, Unmeasured, paths, wanted
 from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection, Timetable, Turn, Turns
-from controller.features.probing.sessions import Host, Meetings
 from controller.features.probing.view import PathView
 from controller.model.config import Config
 from controller.policy.bandwidth.rates import FusedRate, MeasuredRate, rate_text
@@ -26,7 +28,6 @@ from controller.protocol.orders import Direct, Tickets
 from controller.protocol.reports import (
     AgentClosed,
     AgentEvent,
-    AgentOpened,
     PathHealth,
     ProbeReport,
     Reported,
@@ -45,6 +46,7 @@ class ProbingManager:
     def __init__(
         self,
         config: Config,
+        agents: AgentRegistry,
         tickets: Tickets,
         stored: Mapping[PathDirection, PathEstimate],
         speaker: Speaker,
@@ -52,9 +54,7 @@ class ProbingManager:
     ) -> None:
         """`stored` holds the estimates of the last run, with times of this run's clock."""
         self._speaker, self._way_of = speaker, way_of
-        self._tickets = tickets
-        self._here: dict[int, Host] = {}  # by session
-        self._at: dict[End, Host] = {}  # the most recent session
+        self._agents, self._tickets = agents, tickets
         self._meetings = Meetings(tickets)
         self._turns = Turns()
         self._estimating: set[PathDirection] = set()
@@ -88,34 +88,27 @@ class ProbingManager:
 
     # Events of agents
 
-    def on_event(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
-        here = self._here.get(event.session)
+    def on_event(self, event: AgentEvent, agent: ConnectedAgent | None, now: float) -> Iterator[Direct | Estimate]:
+        prober = agent if agent is not None and agent.role is not Role.RELAY else None
         match event:
-            case AgentOpened(role=Role.GATEWAY | Role.TERMINAL):
-                host = Host(event)
-                self._here[event.session] = self._at[host.end] = host
             case AgentClosed():
-                self._here.pop(event.session, None)
-                self._at = {host.end: host for host in self._here.values()}
                 self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
                     self._failed(turn, f"the agent {turn.path.near} disconnected during the probe")
-            case Resulted() if here:
-                self._meetings.answered(here.resulted(event))
+            case Resulted() if prober is not None:
+                self._meetings.acknowledged(prober)
                 self._begun(event, now)
             case Reported():
-                self._reported(here, event, now)
+                self._reported(agent, event, now)
             case ProbeReport():
                 yield from self._probed(event, now)
-        who = here or self._here.get(event.session)
-        if who is not None:
-            yield from self._tell(who.end, now, isinstance(event, Reported))
+        if prober is not None:
+            yield from self._tell((prober.role, prober.name), now, isinstance(event, Reported))
 
-    def _reported(self, host: Host | None, event: Reported, now: float) -> None:
-        if host is not None:
-            host.reported(event)
-            self._look(host, now)
-        if self._paths and (host is None or host.role is Role.TERMINAL):
+    def _reported(self, agent: ConnectedAgent | None, event: Reported, now: float) -> None:
+        if agent is not None:
+            self._look(agent, now)
+        if self._paths and (agent is None or agent.role is not Role.GATEWAY):
             self._deliver(event, now)
 
     def _begun(self, event: Resulted, now: float) -> None:
@@ -156,9 +149,10 @@ class ProbingManager:
             log.info("%s: %s %s was not measured: %s", turn.path.site, turn.path.uplink, direction, reason)
         self._write(turn.heading, path_record.failed(page, reason))
 
-    def _look(self, host: Host, now: float) -> None:
-        for path in (each for each in self._paths_of.get(host.end, ()) if each.near_end == host.end):
-            health = host.health.get(path.uplink)
+    def _look(self, agent: ConnectedAgent, now: float) -> None:
+        end = (agent.role, agent.name)
+        for path in (each for each in self._paths_of.get(end, ()) if each.near_end == end):
+            health = self._health(path)
             if health is not None and health.answers:
                 self._timetable.answers(path, now)
             else:
@@ -175,8 +169,8 @@ class ProbingManager:
     # Orders
 
     def tend(self, now: float) -> Iterator[Direct]:
-        for end in tuple(self._at):
-            yield from self._tell(end, now, alone=True)
+        for agent in self._agents.of_roles(Role.GATEWAY, Role.TERMINAL):
+            yield from self._tell((agent.role, agent.name), now, alone=True)
         for heading in tuple(self._turns.requested):
             reason = self.why_not(self._paths[heading[0]])
             if reason is not None:
@@ -189,21 +183,21 @@ class ProbingManager:
     def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
         """Send due orders to an agent and, unless `alone`, to the agents at the other ends of its paths."""
         for path in self._paths_of.get(end, ()):
-            near, far = self._at.get(path.near_end), self._at.get(path.far_end)
-            if near is None or far is None or near.unable or far.unable:
+            near, far = self._agents.at(*path.near_end), self._agents.at(*path.far_end)
+            if near is None or far is None or cannot_probe(near) or cannot_probe(far):
                 continue
             if self._meetings.meet(path, near, far, self._is_watched(path)):
                 self._timetable.silent(path)
         others = () if alone else (each for path in self._paths_of.get(end, ()) for each in path.ends)
-        for each in sorted({end, *others} & self._at.keys()):
-            host, paths = self._at[each], self._paths_of.get(each, ())
-            answer, health = self._meetings.answer(host, paths), self._meetings.health(host, paths)
-            yield from host.tell(answer, health, self._tickets, now)
+        for each in sorted({end, *others}):
+            agent = self._agents.at(*each)
+            if agent is not None:
+                yield from self._meetings.orders(agent, self._paths_of.get(each, ()), now)
 
     def _probe(self, now: float) -> Iterator[Direct]:
         for at, down in self._timetable.due(self._headings(), self.pages, now):
             path = self._paths[at]
-            near, met = self._at.get(path.near_end), self._meetings.of(path)
+            near, met = self._agents.at(*path.near_end), self._meetings.of(path)
             if near is not None and met is not None and met.near == near.session and self._turns.is_free(path):
                 planned = self._timetable.plan((at, down), self.pages)
                 directive = self._tickets.draw()
@@ -233,8 +227,12 @@ class ProbingManager:
     def health(self, site: str, uplink: str) -> PathHealth | None:
         """Return the last report of a connected agent. `site` is either end."""
         path = self._path(site, uplink)
-        host = self._at.get(path.near_end) if path is not None else None
-        return host.health.get(uplink) if host is not None else None
+        return self._health(path) if path is not None else None
+
+    def _health(self, path: ProbedPath) -> PathHealth | None:
+        agent = self._agents.at(*path.near_end)
+        found = agent.report.health if agent is not None and agent.report is not None else ()
+        return next((health for health in found if health.name == path.uplink), None)
 
     def over_air(self, site: str, access_point: str, now: float) -> FusedRate | None:
         """Return the highest recent rate by trains. Trains during other traffic on the shared air find less."""
@@ -280,19 +278,20 @@ class ProbingManager:
 
     def why_not(self, path: ProbedPath) -> str | None:
         """Return why the path is not measured, or None."""
-        near, far = self._at.get(path.near_end), self._at.get(path.far_end)
+        near, far = self._agents.at(*path.near_end), self._agents.at(*path.far_end)
         if near is None or far is None:
             role, name = path.far_end if near else path.near_end
             return f"no {role} agent enrolled as {name} is connected"
-        refusal = far.answering.reason if far.answering is not None else ""
-        reason = near.unable or far.unable or far.does_not_answer or refusal
+        answering = far.report.answering if far.report is not None else None
+        refusal = far.slot(PROBE_ANSWERS).refused or (answering.reason if answering is not None else "")
+        reason = cannot_probe(near) or cannot_probe(far) or refusal
         if reason:
             return reason
         if self._meetings.of(path) is None:
             return f"the agent {path.far} has not confirmed yet that it answers"
-        health = near.health.get(path.uplink)
+        health = self._health(path)
         if health is None:
-            return near.does_not_send or f"the agent {path.near} has not reported this path yet"
+            return near.slot(HEALTH_PROBES).refused or f"the agent {path.near} has not reported this path yet"
         return health.reason or None
 
     def _path(self, site: str, uplink: str) -> ProbedPath | None:

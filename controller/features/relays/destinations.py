@@ -12,7 +12,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
-from controller.features.relays.agents import DistanceProber, Figures, RelayAgent, RelayClientAgent
+from controller.features.relays.distances import DistanceProber
+from controller.features.relays.reports import Figures
 from controller.model.config import Site
 from controller.model.known import RelayOverride
 from controller.model.relaying import Choosing, Fallback
@@ -233,9 +234,9 @@ class RelayContext:
     """A site, and the relays that its connections may use."""
 
     site: Site
-    gateway: RelayClientAgent
+    gateway: DistanceProber
     relays: Mapping[str, RelayOverride]  # reachable and not draining; connected ones first
-    relay_agents: Mapping[str, RelayAgent]  # of connected relays
+    relay_agents: Mapping[str, DistanceProber]  # of connected relays
     figures: Mapping[str, Figures]
 
     @property
@@ -292,11 +293,11 @@ class RelayChooser:
     ) -> Iterator[tuple[DistanceProber, DistanceTarget]]:
         there = DistanceTarget(destination.address, destination.port, context.method is Choosing.TRACEROUTE)
         if context.relays:
-            yield context.gateway.prober, there
+            yield context.gateway, there
         for name, each in context.relays.items():
-            yield context.gateway.prober, DistanceTarget(str(each.address), each.port)
+            yield context.gateway, DistanceTarget(str(each.address), each.port)
             if name in context.relay_agents:
-                yield context.relay_agents[name].prober, there
+                yield context.relay_agents[name], there
 
     def _measure(
         self, ways: Iterable[tuple[DistanceProber, DistanceTarget]], now: float, anew: bool = False
@@ -411,11 +412,10 @@ class RelayChooser:
         """Wait for measurements, and for relays that have not reported since a restart."""
         if any(name not in context.figures for name in context.relays):
             return True
-        gateway = context.gateway.prober
+        gateway = context.gateway
         near = (str(each.address) for each in context.relays.values())
-        far = (each.prober for each in context.relay_agents.values())
         return any(gateway.is_on_its_way(each) for each in (destination.address, *near)) or any(
-            prober.is_on_its_way(destination.address) for prober in far
+            prober.is_on_its_way(destination.address) for prober in context.relay_agents.values()
         )
 
 

@@ -13,9 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent
-from controller.features.relays.destinations import CHOOSE, NO_CHOICES, RelayChooser, RelayContext, UplinkBps
+from controller.agents.order_kinds import INTERCEPTION, RELAY_CHOICES, RELAYING
+from controller.agents.registry import ConnectedAgent
+from controller.features.relays import reports
+from controller.features.relays.destinations import CHOOSE, RelayChooser, RelayContext, UplinkBps
+from controller.features.relays.distances import DistanceProber
 from controller.features.relays.orders import RelayOrders
+from controller.features.relays.reports import Figures
 from controller.model.config import Config
 from controller.model.known import RelayOverride, Wanted
 from controller.model.text import counted
@@ -77,10 +81,11 @@ class RelayManager:
     ) -> None:
         self._config, self._tickets = config, tickets
         self._vouched: Vouched = {}
-        self.gateways: dict[str, RelayClientAgent] = {}  # by name
-        self.relay_agents: dict[str, RelayAgent] = {}
+        self.gateways: dict[str, DistanceProber] = {}  # by name
+        self.relay_agents: dict[str, DistanceProber] = {}
         self.figures: dict[str, Figures] = {}  # last reports of relays, including disconnected ones
-        self._by_session: dict[int, RelayClientAgent | RelayAgent] = {}
+        self._by_session: dict[int, DistanceProber] = {}
+        self._reached: dict[str, set[str]] = {}  # by gateway: relays, in its last report
         self._inquiries: list[Inquiry] = []
         self.chooser = RelayChooser(uplink_bps)
         self.orders = RelayOrders(config, wanted, self._vouched, {})
@@ -98,49 +103,51 @@ class RelayManager:
 
     # Events of agents
 
-    def on_event(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
-        agent = self._by_session.get(event.session)
+    def on_event(self, event: AgentEvent, agent: ConnectedAgent | None, wanted: Wanted, now: float) -> Iterator[Direct]:
+        if isinstance(event, AgentOpened) and agent is not None and agent.role is not Role.TERMINAL:
+            self._by_session[event.session] = self._of_role(agent.role)[agent.name] = DistanceProber(agent)
+            self._reached.pop(agent.name, None)
+        prober = self._by_session.get(event.session)
+        if prober is None:
+            return
         match event:
-            case AgentOpened(role=Role.GATEWAY):
-                agent = self.gateways[event.name] = self._by_session[event.session] = RelayClientAgent(event)
-            case AgentOpened(role=Role.RELAY):
-                agent = self.relay_agents[event.name] = self._by_session[event.session] = RelayAgent(event)
-            case AgentClosed() if agent is not None:
-                self._closed(event.session, agent)
+            case AgentClosed():
+                self._closed(prober)
                 return
-            case Resulted() if agent is not None:
-                agent.resulted(event)
-                self._on_distances(agent.name, agent.prober.resulted(event), now)
-            case DistancesMeasured() if agent is not None:
-                self._on_distances(agent.name, agent.prober.on_distances(event), now)
-            case Reported() if agent is not None:
-                if not self._reported(agent, event, now):
-                    yield from self._measure(agent, now)
+            case Resulted():
+                self._on_distances(prober.name, prober.resulted(event), now)
+            case DistancesMeasured():
+                self._on_distances(prober.name, prober.on_distances(event), now)
+            case Reported():
+                if not self._reported(prober.agent, event, now):
+                    yield from self._measure(prober, now)
                     return
-        if agent is not None:
-            yield from self._tell(agent, wanted, now)
+        yield from self._tell(prober, wanted, now)
 
-    def _closed(self, session: int, agent: RelayClientAgent | RelayAgent) -> None:
-        del self._by_session[session]
-        here = self.gateways if isinstance(agent, RelayClientAgent) else self.relay_agents
-        if here.get(agent.name) is agent:
-            del here[agent.name]
-        self._answer(agent.name, agent.prober.given_up())
+    def _of_role(self, role: Role) -> dict[str, DistanceProber]:
+        return self.gateways if role is Role.GATEWAY else self.relay_agents
 
-    def _reported(self, agent: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
+    def _closed(self, prober: DistanceProber) -> None:
+        del self._by_session[prober.agent.session]
+        here = self._of_role(prober.agent.role)
+        if here.get(prober.name) is prober:
+            del here[prober.name]
+        self._answer(prober.name, prober.given_up())
+
+    def _reported(self, agent: ConnectedAgent, event: Reported, now: float) -> bool:
         """Return whether orders must follow at once. Otherwise the next tick suffices."""
-        if isinstance(agent, RelayAgent):
-            agent.last_report = event.relay
+        if agent.role is Role.RELAY:
             if event.relay is not None and agent.name in self.orders.standing:
                 self.figures[agent.name] = Figures(event.relay, now)
             return False
-        others = agent.reported(event)
+        before, after = self._reached.get(agent.name, set()), reports.reached(agent)
+        self._reached[agent.name] = after
         context = self.context(agent.name)
         if context is not None and event.interception is not None:
-            if others:
+            if after != before:
                 self.chooser.touch(agent.name)
             self._on_pending(context, event.interception, now)
-        return others
+        return after != before
 
     def _on_pending(self, context: RelayContext, report: InterceptionReport, now: float) -> None:
         if context.method not in CHOOSE:
@@ -162,27 +169,29 @@ class RelayManager:
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._redraft(wanted)
-        for agent in self._by_session.values():
-            self._on_distances(agent.name, agent.prober.late(now), now)
+        for prober in self._by_session.values():
+            self._on_distances(prober.name, prober.late(now), now)
         for site in self.orders.takers:
             context = self.context(site)
-            if context is not None and context.gateway.last_report is not None:
+            if context is not None and reports.interception(context.gateway.agent) is not None:
                 self.chooser.choose(context, now)
-        for each in tuple(self._by_session.values()):
-            yield from self._tell(each, wanted, now)
+        for prober in tuple(self._by_session.values()):
+            yield from self._tell(prober, wanted, now)
 
-    def _tell(self, agent: RelayClientAgent | RelayAgent, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def _tell(self, prober: DistanceProber, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._redraft(wanted)
-        if isinstance(agent, RelayAgent):
-            yield from agent.tell(self.orders.relay(agent.name), self._tickets, now)
+        agent = prober.agent
+        if agent.role is Role.RELAY:
+            yield from agent.order(RELAYING, self.orders.relay(agent.name), now)
         else:
+            yield from agent.order(INTERCEPTION, self.orders.take(agent.name), now)
             context = self.context(agent.name)
-            choices = self.chooser.choices(context) if context is not None else NO_CHOICES
-            yield from agent.tell(self.orders.take(agent.name), choices, self._tickets, now)
-        yield from self._measure(agent, now)
+            if context is not None and reports.interception(agent) is not None:  # it knows which relays it reaches
+                yield from agent.order(RELAY_CHOICES, self.chooser.choices(context), now)
+        yield from self._measure(prober, now)
 
-    def _measure(self, agent: RelayClientAgent | RelayAgent, now: float) -> Iterator[Direct]:
-        order = agent.prober.begin(self._tickets, now)
+    def _measure(self, prober: DistanceProber, now: float) -> Iterator[Direct]:
+        order = prober.begin(self._tickets, now)
         if order is not None:
             yield order
 
@@ -207,7 +216,8 @@ class RelayManager:
             return None
         standing = self.orders.standing
         connected = {name: relay_agent for name, relay_agent in self.relay_agents.items() if name in standing}
-        usable = (name for name in gateway.reached & standing.keys() if not self._is_draining(name))
+        reached = reports.reached(gateway.agent) & standing.keys()
+        usable = (name for name in reached if not self._is_draining(name))
         return RelayContext(
             self.orders.takers[site],
             gateway,
@@ -223,11 +233,8 @@ class RelayManager:
     def carries(self, name: str) -> str:
         """Return the number of connections as the end of a sentence, or "" if unknown or zero."""
         relay_agent = self.relay_agents.get(name)
-        number = (
-            relay_agent.last_report.connections
-            if relay_agent is not None and relay_agent.last_report is not None
-            else 0
-        )
+        report = reports.relay(relay_agent.agent) if relay_agent is not None else None
+        number = report.connections if report is not None else 0
         return f"; it carries {counted(number, 'connections')}" if number else ""
 
     # Requests of people
@@ -256,7 +263,7 @@ class RelayManager:
     def measure_relay(self, contexts: Iterable[RelayContext], relay: RelayOverride) -> Inquiry:
         """A known distance is measured again."""
         inquiry, address = Inquiry(), str(relay.address)
-        for prober in (context.gateway.prober for context in contexts):
+        for prober in (context.gateway for context in contexts):
             prober.want(DistanceTarget(address, relay.port))
             if prober.is_on_its_way(address):
                 inquiry.wait_for([(prober.name, address)])

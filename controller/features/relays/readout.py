@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controller.features.relays.agents import RelayClientAgent
+from controller.features.relays import reports
 from controller.features.relays.destinations import Destination, RelayContext, by_all
+from controller.features.relays.distances import DistanceProber
 from controller.features.relays.manager import RelayManager
 from controller.features.relays.view import (
     ChoiceView,
@@ -51,13 +52,13 @@ def _why_not(manager: RelayManager, name: str) -> str | None:
     relay_agent = manager.relay_agents.get(name)
     if relay_agent is None:
         return f"no relay agent enrolled as {name} is connected; the relay may still carry connections"
-    return relay_agent.why_not
+    return reports.why_not_relaying(relay_agent.agent)
 
 
 def _reached(manager: RelayManager, name: str, address: str, now: float) -> Iterator[ReachedView]:
     for site in manager.orders.takers:
         gateway = manager.gateways.get(site)
-        one = gateway.relays.get(name) if gateway is not None else None
+        one = reports.relays(gateway.agent).get(name) if gateway is not None else None
         if gateway is None or one is None:
             continue
         leg = manager.chooser.ways.leg(gateway.name, address, now)
@@ -76,19 +77,19 @@ def interception_views(manager: RelayManager) -> tuple[InterceptionView, ...]:
     return tuple(_interception_view(manager, site, manager.gateways.get(site)) for site in manager.orders.takers)
 
 
-def _interception_view(manager: RelayManager, site: str, gateway: RelayClientAgent | None) -> InterceptionView:
+def _interception_view(manager: RelayManager, site: str, gateway: DistanceProber | None) -> InterceptionView:
     written = manager.orders.takers[site].relaying
     assert written is not None
     nobody = f"no gateway agent enrolled as {site} is connected"
     names = {each.name for each in manager.orders.takers[site].terminals}
-    reported = gateway.last_report.terminals if gateway is not None and gateway.last_report is not None else ()
+    report = reports.interception(gateway.agent) if gateway is not None else None
     places, chosen = manager.chooser.counted(site)
     return InterceptionView(
         gateway=site,
         choose=written.choose,
         fallback=written.fallback,
-        why_not=gateway.why_not if gateway is not None else nobody,
-        terminals=tuple(each for each in reported if each.name in names),
+        why_not=reports.why_not_intercepting(gateway.agent) if gateway is not None else nobody,
+        terminals=tuple(each for each in report.terminals if each.name in names) if report is not None else (),
         places=places,
         chosen=chosen,
     )
@@ -113,7 +114,9 @@ def destination_view(manager: RelayManager, context: RelayContext, entry: Destin
 
 
 def _nearest(context: RelayContext) -> RelaySelection | None:
-    reached = [one for name, one in context.gateway.relays.items() if name in context.relays and one.setup_us]
+    reached = [
+        one for name, one in reports.relays(context.gateway.agent).items() if name in context.relays and one.setup_us
+    ]
     if not reached:
         return None
     best = min(reached, key=lambda one: one.setup_us)
@@ -150,7 +153,7 @@ def _leg(manager: RelayManager, start: str, address: str, end: str, now: float) 
 
 
 def _unmeasured(manager: RelayManager, start: str) -> str:
-    host = manager.gateways.get(start) or manager.relay_agents.get(start)
-    if host is None:
+    prober = manager.gateways.get(start) or manager.relay_agents.get(start)
+    if prober is None:
         return f"the agent {start} is not connected"
-    return f"the agent {start} cannot: {host.prober.unable}" if host.prober.unable else "no recent round-trip probe"
+    return f"the agent {start} cannot: {prober.unable}" if prober.unable else "no recent round-trip probe"

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.agents.registry import AgentRegistry
 from controller.core import overrides
 from controller.features.probing import probed_paths
 from controller.features.probing.manager import ProbingManager
@@ -450,7 +451,9 @@ class AgentPair:
         if budget_bytes is not None:
             written["sites"]["home"]["uplinks"]["wifi"]["budget"] = f"{budget_bytes / 1e6:.6g}MB/day"
         self.bps, self.now = {False: bps, True: down_bps or bps}, 0.0
-        self.measuring = ProbingManager(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
+        tickets = Tickets()
+        self.registry = AgentRegistry(tickets)
+        self.measuring = ProbingManager(sites.loaded(written), self.registry, tickets, {}, lambda _: None, nobody_goes)
         self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
         self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # time and bytes
         self.small: dict[bool, list[int]] = defaultdict(list)  # bytes in the other direction for the same probes
@@ -458,7 +461,7 @@ class AgentPair:
             self.tell(agent.opened(number))
 
     def tell(self, event: AgentEvent) -> None:
-        for effect in list(self.measuring.on_event(event, self.now)):
+        for effect in list(self.measuring.on_event(event, self.registry.on_event(event, self.now), self.now)):
             if isinstance(effect, Direct):
                 self.carry_out(effect)
             else:

@@ -118,7 +118,8 @@ def test_refused_orders_are_shown_and_repeated_after_a_while() -> None:
 
     def reasons() -> tuple[str | None, str | None]:
         (told,) = readout.interception_views(world.core.relays)
-        return told.why_not, world.core.relays.relay_agents["oslo"].why_not
+        relays = readout.relay_views(world.core.relays, world.core.wanted, world.now)
+        return told.why_not, next(each.why_not for each in relays if each.name == "oslo")
 
     world.seconds(1)
     assert reasons() == ("no device rl-wifi", "the kernel has no bbr")

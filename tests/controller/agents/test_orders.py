@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For each kind of order: what happens when its result is lost, late, refused or comes twice, and when sessions end.
+
+The agent of these tests carries out every order in memory, and its reports show what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from controller.agents import order_kinds
+from controller.agents.order_kinds import OrderKind
+from controller.agents.order_slot import AGAIN_AFTER_S, ANSWERED_WITHIN_S
+from controller.agents.registry import AgentRegistry, ConnectedAgent
+from controller.protocol.orders import (
+    AnswerProbes,
+    AnswerSession,
+    Choices,
+    Direct,
+    Eliminate,
+    HealthPath,
+    HealthProbes,
+    Intercept,
+    InterceptedTerminal,
+    ProbeRoute,
+    Relay,
+    RelayChoice,
+    Tickets,
+    TunnelOrder,
+    Tunnels,
+)
+from controller.protocol.reports import (
+    AgentClosed,
+    AgentOpened,
+    Answering,
+    Capability,
+    Cost,
+    Elimination,
+    InterceptionReport,
+    PathHealth,
+    PathManager,
+    RelayReport,
+    Reported,
+    Resulted,
+    Role,
+    TunnelEnd,
+    Tunnelling,
+)
+from tests.fakes.eliminator import EMPTY
+
+RELAY_REPORT = RelayReport("", False, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "")
+
+
+def _eliminate(port: str) -> Eliminate:
+    return Eliminate((("wifi", port, None), ("lte", "lte0", None)))
+
+
+def _tunnels(name: str) -> Tunnels:
+    return Tunnels((TunnelOrder(name, "tn-1", 9, 4789, None, None),))
+
+
+def _health(name: str) -> HealthProbes:
+    return HealthProbes((HealthPath(name, ProbeRoute(None, None, "192.0.2.1"), 8620, 1, 100, 1),))
+
+
+def _sessions(number: int) -> AnswerProbes:
+    return AnswerProbes((AnswerSession(number, 8620, 8630, 1),))
+
+
+def _intercept(name: str) -> Intercept:
+    return Intercept(terminals=(InterceptedTerminal(name, (), ()),))
+
+
+def _choices(prefix: str) -> Choices:
+    return Choices((RelayChoice(prefix, ("oslo",)),))
+
+
+# Two different orders of each kind, and what a report shows of one.
+CASES: dict[str, tuple[Any, Any, Callable[[Any], dict[str, Any]]]] = {
+    "ELIMINATION": (
+        _eliminate("wifi0"),
+        _eliminate("wifi1"),
+        lambda order: {
+            "elimination": Elimination(1, tuple(replace(EMPTY, name=name) for name, _, _ in order.paths), ())
+            if order.paths
+            else None
+        },
+    ),
+    "TUNNEL_ENDS": (
+        _tunnels("wifi"),
+        _tunnels("lte"),
+        lambda order: {
+            "tunnelling": Tunnelling(
+                tuple(TunnelEnd(each.name, "", "", None, 0, 0, 0, 0) for each in order.tunnels), 0, ()
+            )
+        },
+    ),
+    "PROBE_ANSWERS": (
+        _sessions(1),
+        _sessions(2),
+        lambda order: {"answering": Answering("", 0, 0, 0, 0, 0) if order.sessions else None},
+    ),
+    "HEALTH_PROBES": (
+        _health("wifi"),
+        _health("lte"),
+        lambda order: {"health": tuple(PathHealth(each.name, "", 0, 0, 0, 0, 0, ()) for each in order.paths)},
+    ),
+    "RELAYING": (Relay(443), Relay(444), lambda order: {"relay": RELAY_REPORT if order.port else None}),
+    "INTERCEPTION": (
+        _intercept("phone"),
+        _intercept("laptop"),
+        lambda order: {"interception": InterceptionReport("", (), (), ()) if order.terminals else None},
+    ),
+    "RELAY_CHOICES": (_choices("192.0.2.0/24"), _choices("198.51.100.0/24"), lambda order: {}),
+}
+KINDS = {name: each for name, each in vars(order_kinds).items() if isinstance(each, OrderKind)}
+NAMES = sorted(KINDS)
+
+
+def test_every_kind_of_order_is_tried() -> None:
+    assert CASES.keys() == KINDS.keys()
+
+
+@dataclass
+class World:
+    """One registry, one agent, and the order that is wanted of it."""
+
+    name: str
+    wanted: Any
+    now: float = 100.0
+    registry: AgentRegistry = field(default_factory=lambda: AgentRegistry(Tickets()))
+    session: int = 0
+    holds: Any = None
+    reason: str = ""  # why the agent refuses its orders
+
+    def __post_init__(self) -> None:
+        self.kind: OrderKind[Any] = KINDS[self.name]
+        self.join()
+
+    def join(self, lacks: str = "") -> None:
+        self.session += 1
+        capability = Capability(self.kind.capability, not lacks, lacks)
+        opened = AgentOpened(self.session, "a", "", Role.GATEWAY, PathManager.KERNEL, "", (capability,), ())
+        self.registry.on_event(opened, self.now)
+
+    @property
+    def agent(self) -> ConnectedAgent:
+        found = self.registry.of(self.session)
+        assert found is not None
+        return found
+
+    def due(self, later_s: float = 0.0) -> list[Direct]:
+        self.now += later_s
+        return list(self.agent.order(self.kind, self.wanted, self.now))
+
+    def result(self, direct: Direct) -> Resulted:
+        """Return the result of an order that the agent carries out."""
+        if not self.reason:
+            self.holds = direct.order
+        return Resulted(direct.session, direct.directive, not self.reason, self.reason, 0, 0)
+
+    def tell(self, event: Resulted | AgentClosed) -> None:
+        self.registry.on_event(event, self.now)
+
+    def report(self) -> None:
+        shown = CASES[self.name][2](self.holds if self.holds is not None else self.kind.nothing)
+        self.registry.on_event(Reported(self.session, 1, 1000, (), Cost(0, 0), **shown), self.now)
+
+    def settled(self) -> Iterator[bool]:
+        """Yield whether nothing is sent, at many later times."""
+        for _ in range(20):
+            self.report()
+            yield not self.due(AGAIN_AFTER_S)
+
+
+@pytest.fixture(params=NAMES)
+def world(request: pytest.FixtureRequest) -> World:
+    return World(request.param, CASES[request.param][0])
+
+
+def acknowledged(world: World) -> None:
+    (direct,) = world.due()
+    world.tell(world.result(direct))
+    world.report()
+    assert world.holds == world.wanted
+
+
+def test_acknowledged_order_is_sent_once(world: World) -> None:
+    acknowledged(world)
+    assert all(world.settled())
+    assert world.agent.slot(world.kind).acknowledged == world.wanted
+
+
+def test_order_without_a_result_is_repeated(world: World) -> None:
+    (lost,) = world.due()
+    assert not world.due(ANSWERED_WITHIN_S - 0.1)
+    (again,) = world.due(0.1)
+    assert again.order == lost.order and again.directive != lost.directive
+    world.tell(world.result(again))
+    assert all(world.settled())
+
+
+def test_late_result_of_a_repeated_order_does_not_count(world: World) -> None:
+    (late,) = world.due()
+    (again,) = world.due(ANSWERED_WITHIN_S)
+    world.reason = "too late"
+    world.tell(world.result(late))
+    assert world.agent.slot(world.kind).refused is None
+    world.reason = ""
+    world.tell(world.result(again))
+    assert all(world.settled())
+
+
+def test_refused_order_is_repeated_after_a_while(world: World) -> None:
+    world.reason = "no such device"
+    (refused,) = world.due()
+    world.tell(world.result(refused))
+    assert world.agent.slot(world.kind).refused == "no such device"
+    assert world.agent.slot(world.kind).acknowledged is None
+    assert not world.due(AGAIN_AFTER_S - 0.1)
+    world.reason = ""
+    (again,) = world.due(0.1)
+    world.tell(world.result(again))
+    assert world.agent.slot(world.kind).refused is None
+    assert all(world.settled())
+
+
+def test_second_result_changes_nothing(world: World) -> None:
+    (direct,) = world.due()
+    result = world.result(direct)
+    world.tell(result)
+    world.tell(replace(result, done=False, answer="once more"))
+    assert world.agent.slot(world.kind).refused is None
+    assert all(world.settled())
+
+
+def test_change_waits_for_the_open_order(world: World) -> None:
+    (first,) = world.due()
+    world.wanted = CASES[world.name][1]
+    assert not world.due(1.0)
+    world.tell(world.result(first))
+    (second,) = world.due()
+    assert second.order == world.wanted
+    world.tell(world.result(second))
+    assert all(world.settled())
+
+
+@pytest.mark.parametrize("name", [each for each in NAMES if each != "RELAY_CHOICES"])  # reports do not show those
+def test_what_a_report_does_not_show_is_ordered_again(name: str) -> None:
+    world = World(name, CASES[name][0])
+    acknowledged(world)
+    world.holds = None
+    world.report()
+    (again,) = world.due(AGAIN_AFTER_S)
+    assert again.order == world.wanted
+
+
+def test_restarted_agent_is_ordered_again(world: World) -> None:
+    acknowledged(world)
+    world.tell(AgentClosed(world.session, "it was killed"))
+    world.holds = None
+    world.join()
+    acknowledged(world)
+    assert all(world.settled())
+
+
+def test_new_session_gets_the_order_although_the_last_one_left_it_open(world: World) -> None:
+    (open_one,) = world.due()
+    world.tell(AgentClosed(world.session, "the network failed"))
+    world.join()
+    (again,) = world.due()
+    assert again.session != open_one.session
+    world.tell(replace(world.result(again), directive=open_one.directive, done=False))
+    world.tell(world.result(again))
+    assert world.agent.slot(world.kind).refused is None
+    assert all(world.settled())
+
+
+def test_restarted_controller_orders_what_the_agent_holds_already(world: World) -> None:
+    acknowledged(world)
+    world.registry = AgentRegistry(Tickets())
+    world.join()
+    acknowledged(world)
+    assert all(world.settled())
+
+
+def test_nothing_is_ordered_again_once_it_is_gone(world: World) -> None:
+    acknowledged(world)
+    world.wanted = world.kind.nothing
+    acknowledged(world)
+    assert all(world.settled())
+
+
+def test_agent_that_should_have_nothing_gets_an_order_only_if_something_may_be_there(world: World) -> None:
+    world.wanted = world.kind.nothing
+    assert bool(world.due()) is world.kind.outlives
+
+
+def test_agent_without_the_capability_gets_no_order(world: World) -> None:
+    world.join(lacks="its kernel is too old")
+    assert not world.due() and not world.due(1000.0)
+    assert world.agent.slot(world.kind).unable == "its kernel is too old"
