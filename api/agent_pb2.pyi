@@ -786,19 +786,20 @@ class PortForward(_message.Message):
     def __init__(self, port: _Optional[int] = ..., address: _Optional[str] = ..., other_port: _Optional[int] = ...) -> None: ...
 
 class Intercept(_message.Message):
-    __slots__ = ("port", "terminals", "uplinks", "relays", "block")
+    __slots__ = ("port", "terminals", "uplinks", "relays", "block", "excepted")
     PORT_FIELD_NUMBER: _ClassVar[int]
     TERMINALS_FIELD_NUMBER: _ClassVar[int]
     UPLINKS_FIELD_NUMBER: _ClassVar[int]
     RELAYS_FIELD_NUMBER: _ClassVar[int]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
-    EXCEPT_FIELD_NUMBER: _ClassVar[int]
+    EXCEPTED_FIELD_NUMBER: _ClassVar[int]
     port: str
     terminals: _containers.RepeatedCompositeFieldContainer[InterceptedTerminal]
     uplinks: _containers.RepeatedCompositeFieldContainer[InterceptUplink]
     relays: _containers.RepeatedCompositeFieldContainer[InterceptRelay]
     block: bool
-    def __init__(self, port: _Optional[str] = ..., terminals: _Optional[_Iterable[_Union[InterceptedTerminal, _Mapping]]] = ..., uplinks: _Optional[_Iterable[_Union[InterceptUplink, _Mapping]]] = ..., relays: _Optional[_Iterable[_Union[InterceptRelay, _Mapping]]] = ..., block: _Optional[bool] = ..., **kwargs) -> None: ...
+    excepted: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, port: _Optional[str] = ..., terminals: _Optional[_Iterable[_Union[InterceptedTerminal, _Mapping]]] = ..., uplinks: _Optional[_Iterable[_Union[InterceptUplink, _Mapping]]] = ..., relays: _Optional[_Iterable[_Union[InterceptRelay, _Mapping]]] = ..., block: _Optional[bool] = ..., excepted: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class InterceptedTerminal(_message.Message):
     __slots__ = ("name", "addresses", "locals")

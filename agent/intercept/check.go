@@ -95,7 +95,7 @@ func parseOrder(order *agentv1.Intercept) (w spec, err error) {
 		}
 		w.relays = append(w.relays, one)
 	}
-	for _, text := range order.GetExcept() {
+	for _, text := range order.GetExcepted() {
 		network, err := netip.ParsePrefix(text)
 		if err != nil || network.Addr().Is4In6() {
 			return w, fmt.Errorf("except: %q, expected a network such as 203.0.113.0/24", text)

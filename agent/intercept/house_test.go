@@ -224,7 +224,7 @@ func (h *house) is(name string) trust.Identity {
 // order returns an order with two terminals and two uplinks.
 func (h *house) order(relays ...string) *agentv1.Intercept {
 	order := &agentv1.Intercept{
-		Port: "rl-home", Except: []string{"203.0.113.0/24"},
+		Port: "rl-home", Excepted: []string{"203.0.113.0/24"},
 		Uplinks: []*agentv1.InterceptUplink{
 			{Name: "wifi", Port: "rl-wifi", Gateways: []string{"10.97.1.1/24", "fd97:1::1/64"}},
 			{Name: "lte", Port: "rl-lte", Gateways: []string{"10.97.2.1/24", "fd97:2::1/64"}},

@@ -4465,9 +4465,9 @@ type Intercept struct {
 	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`           // name of the bridge's device of a new pair; the host's end receives the connections
 	Terminals     []*InterceptedTerminal `protobuf:"bytes,2,rep,name=terminals,proto3" json:"terminals,omitempty"` // up to 250
 	Uplinks       []*InterceptUplink     `protobuf:"bytes,3,rep,name=uplinks,proto3" json:"uplinks,omitempty"`
-	Relays        []*InterceptRelay      `protobuf:"bytes,4,rep,name=relays,proto3" json:"relays,omitempty"` // up to 64
-	Block         bool                   `protobuf:"varint,5,opt,name=block,proto3" json:"block,omitempty"`  // reset connections that cannot be relayed; false: this host connects them directly
-	Except        []string               `protobuf:"bytes,6,rep,name=except,proto3" json:"except,omitempty"` // networks whose connections are not intercepted
+	Relays        []*InterceptRelay      `protobuf:"bytes,4,rep,name=relays,proto3" json:"relays,omitempty"`     // up to 64
+	Block         bool                   `protobuf:"varint,5,opt,name=block,proto3" json:"block,omitempty"`      // reset connections that cannot be relayed; false: this host connects them directly
+	Excepted      []string               `protobuf:"bytes,6,rep,name=excepted,proto3" json:"excepted,omitempty"` // networks whose connections are not intercepted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4537,9 +4537,9 @@ func (x *Intercept) GetBlock() bool {
 	return false
 }
 
-func (x *Intercept) GetExcept() []string {
+func (x *Intercept) GetExcepted() []string {
 	if x != nil {
-		return x.Except
+		return x.Excepted
 	}
 	return nil
 }
@@ -5875,14 +5875,14 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1d\n" +
 	"\n" +
-	"other_port\x18\x03 \x01(\rR\totherPort\"\x86\x02\n" +
+	"other_port\x18\x03 \x01(\rR\totherPort\"\x8a\x02\n" +
 	"\tIntercept\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x12B\n" +
 	"\tterminals\x18\x02 \x03(\v2$.bicast.agent.v1.InterceptedTerminalR\tterminals\x12:\n" +
 	"\auplinks\x18\x03 \x03(\v2 .bicast.agent.v1.InterceptUplinkR\auplinks\x127\n" +
 	"\x06relays\x18\x04 \x03(\v2\x1f.bicast.agent.v1.InterceptRelayR\x06relays\x12\x14\n" +
-	"\x05block\x18\x05 \x01(\bR\x05block\x12\x16\n" +
-	"\x06except\x18\x06 \x03(\tR\x06except\"~\n" +
+	"\x05block\x18\x05 \x01(\bR\x05block\x12\x1a\n" +
+	"\bexcepted\x18\x06 \x03(\tR\bexcepted\"~\n" +
 	"\x13InterceptedTerminal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x125\n" +

@@ -26,6 +26,7 @@ class OrderSlot(Generic[Order]):
         self.refused: str | None = None  # the reason
         self.ordered: Order | None = None  # the last order
         self.acknowledged: Order | None = None  # the last order that the agent carried out
+        self.acknowledged_at = float("-inf")
         self._directive: int | None = None  # of the open order
         self._sent_at = 0.0
 
@@ -38,20 +39,25 @@ class OrderSlot(Generic[Order]):
             return order != self.kind.nothing or self.kind.outlives or not self._shows(order, report)
         if self._directive is not None:
             return since_s >= ANSWERED_WITHIN_S
-        if order != self.ordered and not self.refused:
-            return True
-        return since_s >= AGAIN_AFTER_S and (bool(self.refused) or not self._shows(order, report))
+        if self.refused or (order == self.ordered and not self._shows(order, report)):
+            return since_s >= AGAIN_AFTER_S
+        lease_s = self.kind.lease_s if order != self.kind.nothing else None
+        return order != self.ordered or (lease_s is not None and since_s >= lease_s / 3)
 
     def sent(self, order: Order, directive: int, now: float) -> None:
         self.ordered, self._directive, self._sent_at = order, directive, now
 
-    def resulted(self, event: Resulted) -> bool:
+    def waits_s(self, now: float) -> float:
+        """Return for how long the open order has had no result; 0: none is open."""
+        return now - self._sent_at if self._directive is not None else 0.0
+
+    def resulted(self, event: Resulted, now: float) -> bool:
         """Record the result of the open order. Return whether it is that order's."""
         if event.directive != self._directive:
             return False
         self._directive, self.refused = None, None if event.done else event.answer or "it gave no reason"
         if event.done:
-            self.acknowledged = self.ordered
+            self.acknowledged, self.acknowledged_at = self.ordered, now
         return True
 
     def _shows(self, order: Order, report: Reported | None) -> bool:

@@ -1,95 +1,135 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connected agents: what each said when it connected, its last report, and its orders. No feature owns them."""
+"""The agents by session and by name, and which of them speaks for each terminal. No feature owns them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from controller.agents.order_kinds import Order, OrderKind
-from controller.agents.order_slot import OrderSlot
-from controller.protocol.orders import Direct, Directive, Tickets
+from controller.agents.agent import Agent
+from controller.agents.ownership import AddressIndex, AgentScope, OwnershipArbiter, OwnSideReports, proved_addresses
+from controller.model.config import Config
+from controller.model.known import RelayOverride
+from controller.protocol.orders import Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Reported, Resulted, Role
 
-
-class ConnectedAgent:
-    """One session of an agent."""
-
-    def __init__(self, event: AgentOpened, tickets: Tickets) -> None:
-        self.session, self.name, self.role = event.session, event.name, event.role
-        self.report: Reported | None = None  # the last one
-        self.reported_at: float | None = None
-        self._unable = {one.name: None if one.available else one.reason for one in event.capabilities}
-        self._slots: dict[OrderKind[Any], OrderSlot[Any]] = {}
-        self._tickets = tickets
-
-    def slot(self, kind: OrderKind[Order]) -> OrderSlot[Order]:
-        found = self._slots.get(kind)
-        if found is None:
-            found = self._slots[kind] = OrderSlot(kind, self.cannot(kind.capability))
-        return cast("OrderSlot[Order]", found)
-
-    def cannot(self, capability: str) -> str | None:
-        """Return why the agent lacks a capability. None: it has it, or does not report it."""
-        return self._unable.get(capability)
-
-    def knows(self, capability: str) -> bool:
-        """Return whether the agent reports this capability, available or not."""
-        return capability in self._unable
-
-    def reported_within(self, seconds: float, now: float) -> bool:
-        return self.reported_at is not None and now - self.reported_at <= seconds
-
-    def order(self, kind: OrderKind[Order], order: Order, now: float) -> Iterator[Direct]:
-        """Yield the order if it is due."""
-        slot = self.slot(kind)
-        if slot.is_due(order, self.report, now):
-            directive = self._tickets.draw()
-            slot.sent(order, directive, now)
-            yield Direct(self.session, directive, cast("Directive", order))
-
-    def on_event(self, event: AgentEvent, now: float) -> None:
-        match event:
-            case Reported():
-                self.report, self.reported_at = event, now
-            case Resulted():
-                for slot in self._slots.values():
-                    if slot.resulted(event):
-                        return
+log = logging.getLogger(__name__)
 
 
 class AgentRegistry:
-    def __init__(self, tickets: Tickets) -> None:
+    def __init__(self, config: Config, tickets: Tickets) -> None:
         self._tickets = tickets
-        self._sessions: dict[int, ConnectedAgent] = {}
-        self._latest: dict[tuple[Role, str], ConnectedAgent] = {}  # by role and name: the latest session
+        self.known: dict[str, Agent] = {}  # by name, including disconnected ones
+        self._sessions: dict[int, Agent] = {}
+        self._witnesses = OwnSideReports()
+        self.reconfigure(config)
 
-    def on_event(self, event: AgentEvent, now: float) -> ConnectedAgent | None:
+    def reconfigure(self, config: Config) -> None:
+        self._addresses = AddressIndex(config.sites)
+        self._claims = OwnershipArbiter(self._addresses)
+        self._servers = config.servers
+        self._witnesses.keep(terminal.name for site in config.sites for terminal in site.terminals)
+        self._look_for_unlisted()
+        here = self.of_roles(Role.TERMINAL)
+        for agent in here:
+            self._claims.come(agent.name, agent.terminal, agent.addresses)
+        self._settle(agent.name for agent in here)
+
+    # Events
+
+    def checked(self, event: AgentEvent, relays: Mapping[str, RelayOverride], now: float) -> AgentEvent:
+        """Return the event. In a server's report, `confirmed` holds the connections that count."""
+        agent = self._sessions.get(event.session)
+        if agent is None or not isinstance(event, Reported):
+            return event
+        if agent.role is not Role.RELAY:
+            if self._unlisted:  # costly: a gateway reports thousands of connections
+                self._witnesses.report(event, self._addresses.own_side(agent.role, agent.name, agent.homes), now)
+            return event
+        listed = agent.name in self._servers
+        agent.listed = listed or agent.name in relays
+        if listed:
+            agent.unconfirmed = frozenset()
+            return event
+        own = proved_addresses(agent.peer, relays.get(agent.name))
+        confirmed, agent.unconfirmed = self._witnesses.confirmed(
+            agent.name, own, event.connections, self._addresses.alone, now
+        )
+        return replace(event, confirmed=confirmed)
+
+    def on_event(self, event: AgentEvent, now: float) -> Agent | None:
         """Record an event and return its agent, also if its session ends. None: the session has ended before."""
-        match event:
-            case AgentOpened():
-                agent = self._sessions[event.session] = ConnectedAgent(event, self._tickets)
-                self._latest[agent.role, agent.name] = agent
-                return agent
-            case AgentClosed():
-                gone = self._sessions.pop(event.session, None)
-                if gone is not None and self.at(gone.role, gone.name) is gone:
-                    del self._latest[gone.role, gone.name]
-                return gone
-        found = self._sessions.get(event.session)
-        if found is not None:
-            found.on_event(event, now)
-        return found
+        if isinstance(event, AgentOpened):
+            return self._opened(event, now)
+        agent = self._sessions.get(event.session)
+        if agent is None:
+            return None
+        if isinstance(event, AgentClosed):
+            del self._sessions[event.session]
+            log.warning("agent %s disconnected: %s", agent.name, event.reason)
+            agent.close(event.reason, now)
+            self._look_for_unlisted()
+            self._settle(self._claims.go(agent.name))
+            return agent
+        agent.heard(now)
+        if isinstance(event, Reported):
+            agent.on_report(event, now)
+        elif isinstance(event, Resulted):
+            agent.on_result(event, now)
+        return agent
 
-    def of(self, session: int) -> ConnectedAgent | None:
+    def _opened(self, event: AgentOpened, now: float) -> Agent:
+        agent = self.known.get(event.name)
+        if agent is None:
+            agent = self.known[event.name] = Agent(event, self._tickets, now)
+        else:
+            agent.open(event, now)
+        self._sessions[event.session] = agent
+        self._look_for_unlisted()
+        at_terminal, claims = agent.role is Role.TERMINAL, self._claims
+        self._settle(claims.come(agent.name, agent.terminal, agent.addresses) if at_terminal else claims.go(agent.name))
+        log.info("agent %s (%s) connected from %s", agent.name, agent.role, agent.peer)
+        return agent
+
+    def fallen_silent(self, now: float) -> Iterator[Agent]:
+        """Yield the agents that are silent from now on."""
+        for agent in self._sessions.values():
+            if agent.falls_silent(now):
+                log.warning("agent %s is silent: its earlier reports are discarded", agent.name)
+                yield agent
+
+    def _settle(self, names: Iterable[str]) -> None:
+        for agent in (self.known[name] for name in names):
+            agent.homes, agent.owns_nobody = self._claims.homes(agent.name), self._claims.why_not(agent.name)
+            agent.owns = tuple(dict.fromkeys(home.terminal.name for home in agent.homes.values()))
+
+    def _look_for_unlisted(self) -> None:
+        """Record whether a connected server is not in gateway.yaml."""
+        self._unlisted = any(agent.name not in self._servers for agent in self.of_roles(Role.RELAY))
+
+    # Connected agents
+
+    def of(self, session: int) -> Agent | None:
         return self._sessions.get(session)
 
-    def at(self, role: Role, name: str) -> ConnectedAgent | None:
-        return self._latest.get((role, name))
+    def at(self, role: Role, name: str) -> Agent | None:
+        agent = self.known.get(name)
+        return agent if agent is not None and agent.connected and agent.role is role else None
 
-    def gateway(self, name: str) -> ConnectedAgent | None:
+    def gateway(self, name: str) -> Agent | None:
         """Return the connected agent of a site, or None."""
         return self.at(Role.GATEWAY, name)
 
-    def of_roles(self, *roles: Role) -> tuple[ConnectedAgent, ...]:
-        return tuple(agent for agent in self._latest.values() if agent.role in roles)
+    def of_roles(self, *roles: Role) -> tuple[Agent, ...]:
+        return tuple(agent for agent in self._sessions.values() if agent.role in roles)
+
+    # Ownership
+
+    def speaker(self, session: int) -> AgentScope | None:
+        agent = self._sessions.get(session)
+        return self._addresses.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
+
+    def speaks_for(self, session: int) -> tuple[str, ...]:
+        agent = self._sessions.get(session)
+        return agent.owns if agent is not None else ()

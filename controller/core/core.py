@@ -30,7 +30,7 @@ from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, uplin
 from controller.program.diff import ModifyGroup
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import AgentEffect, Tickets
-from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, FailoverFired, Reported, Resulted
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Reported
 from controller.protocol.switch_messages import (
     Apply,
     Close,
@@ -119,19 +119,16 @@ class Core:
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
-        self.agents = AgentRegistry(self._tickets)
+        self.agents = AgentRegistry(config, self._tickets)
         self.peer_sites = PeerSites(config, wanted.once, self.agents, now)
         self.switches = Switches(map(self.peer_sites.as_copied, config.sites), self._tickets, now)
-        self.steering = SteeringManager(config, wanted, self._tickets, now)
+        self.steering = SteeringManager(config, self.agents, wanted, self._tickets, now)
         self.budgets = Budgets(config, wanted.used)
-        self.copying = CopiesManager(self.steering, self.peer_sites, self.budgets, wanted)
-        self.probing = ProbingManager(
-            config, self.agents, self._tickets, measured or {}, self.steering.speaker, self._way_of
-        )
+        self.copying = CopiesManager(self.agents, self.steering, self.peer_sites, self.budgets, wanted)
+        self.probing = ProbingManager(config, self.agents, self._tickets, measured or {}, self._way_of)
         self.caps = CapsManager(
             config,
-            self._tickets,
-            self.steering.speaks_for,
+            self.agents,
             self._uplinks_key_of,
             self.copying.wants_often,
             self.probing.over_air,
@@ -253,30 +250,26 @@ class Core:
         yield from self.steering.tend(self.wanted, now)
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[CoreEffect]:
+        if isinstance(event, AgentOpened):
+            before = self.agents.known.get(event.name)
+            if before is not None and before.connected:
+                yield from self._agent(AgentClosed(before.session, "it has connected again"), now)
+        event = self.agents.checked(event, self.wanted.relays, now)
         agent = self.agents.on_event(event, now)
-        event = self.steering.checked(event, self.wanted, now)
-        whole = self.caps.whole(event, now)
-        match whole:
-            case Reported():
-                yield from self._steer(self.steering.reported(whole, self.wanted, now), now)
-            case None:
-                self.steering.on_early_report(event.session, now)
-            case AgentOpened():
-                self.steering.opened(whole, now)
-            case AgentClosed():
-                self.steering.closed(whole, now)
-            case Resulted():
-                self.steering.resulted(whole, now)
-            case FailoverFired():
-                yield from self._steer(self.steering.fired(whole, self.wanted, now), now)
-        self.budgets.on_event(event)
-        self.caps.on_event(event, now)
+        if agent is None:
+            return  # its session has ended
+        whole: AgentEvent | None = event
+        if isinstance(event, Reported):
+            whole = replace(event, interval_ms=agent.whole_ms) if agent.whole_ms is not None else None
+        if whole is not None:
+            yield from self._steer(self.steering.on_event(whole, agent, self.wanted, now), now)
+        self.budgets.on_event(event, agent)
+        self.caps.on_event(event, agent, now)
         yield from self.probing.on_event(event, agent, now)
         yield from self.relays.on_event(event, agent, self.wanted, now)
         self._apply_copy_decisions(self.copying.on_event(event, self.wanted, now), now)
         if whole is not None:
-            if agent is not None:
-                self.peer_sites.on_event(whole, agent, self.wanted, self.switches.ports, now)
+            self.peer_sites.on_event(whole, agent, self.wanted, self.switches.ports, now)
             yield from self._copy(now)
         yield from self.steering.tend(self.wanted, now)
 
@@ -389,6 +382,7 @@ class Core:
         yield from self.switches.reconfigure(map(self.peer_sites.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.config_loads += 1
+        self.agents.reconfigure(config)
         self.steering.reconfigure(config, self.wanted, now)
         self.budgets.reconfigure(config)
         self.wanted = self.copying.keep(self.wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 from controller.model.known import PortRange
 
@@ -51,12 +52,17 @@ class Disarm:
     name: str
 
 
+class CopyPath(NamedTuple):
+    name: str
+    port: str
+    mac: str | None  # the configured one; None: the device's own
+
+
 @dataclass(frozen=True, slots=True)
 class Eliminate:
     """Pass only the first of several copies. Without paths, pass everything."""
 
-    # Uplink, port, and configured MAC address. None: the device's own
-    paths: tuple[tuple[str, str, str | None], ...] = ()
+    paths: tuple[CopyPath, ...] = ()
     numbered_ports: tuple[str, ...] = ()  # ports of traffic that is not copied yet
     window_floor_ms: int = 0
     window_ceiling_ms: int = 0
@@ -242,7 +248,7 @@ class Intercept:
     uplinks: tuple[InterceptUplink, ...] = ()
     relays: tuple[InterceptRelay, ...] = ()
     block: bool = False  # reset what cannot be relayed; else the gateway's host connects
-    left_alone: tuple[str, ...] = ()  # TCP to these networks is not relayed
+    excepted: tuple[str, ...] = ()  # TCP to these networks is not relayed
 
 
 @dataclass(frozen=True, slots=True)

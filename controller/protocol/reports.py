@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 # Measured paths
 
@@ -20,11 +21,6 @@ class Answering:
     """A host's answers to probes."""
 
     reason: str
-    probes: int
-    health_packets: int  # answered
-    unauthenticated: int  # of no session, or with a bad authenticator
-    replays: int
-    too_many: int  # above the rate limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,6 @@ class ProbeReport:
     directive: int
     reason: str  # why packets are missing
     transport: str  # udp or udp6; empty: nothing was sent
-    hardware: bool  # both ends use their network cards' timestamps
     packets: tuple[ProbePacket, ...]
 
 
@@ -203,6 +198,7 @@ MEASURES_DISTANCES = "walk"
 REPORTS = "report"
 CAPS = "caps"
 CLAMPS = "clamp"
+MOVES = "mptcp"
 
 MOST_SUBFLOWS = 1024  # per host's report, most recently active first
 
@@ -240,7 +236,6 @@ class Subflow:
     min_rtt_us: int
     cwnd_segments: int
     in_flight_segments: int
-    delivery_rate_bps: int
     segments_sent: int
     retransmits: int  # segments in total
     bytes_acked: int
@@ -257,6 +252,11 @@ class Connection:
     token: int  # 0: plain TCP
     serves: bool  # accepted by this end
     subflows: tuple[Subflow, ...]
+
+
+class Missing(NamedTuple):
+    port: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class Elimination:
 
     window_us: int
     paths: tuple[PathCopies, ...]
-    missing: tuple[tuple[str, str], ...]  # ports without a program, and why
+    missing: tuple[Missing, ...]  # without a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class TunnelEnd:
 class Tunnelling:
     ends: tuple[TunnelEnd, ...]
     largest_bytes: int  # IP packet that fits every tunnel that is up; 0: unknown
-    missing: tuple[tuple[str, str], ...]  # ports where senders do not learn it, with the reason
+    missing: tuple[Missing, ...]  # where senders do not learn it
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class Capping:
 
     method: str  # congestion-control, clamp or window; empty: reports only
     held_sockets: int  # connections with a cap now
-    missing: tuple[tuple[str, str], ...]  # ports without a program, and why
+    missing: tuple[Missing, ...]  # without a program
     passing: tuple[Passing, ...] = ()  # at a gateway
 
 
@@ -416,7 +416,7 @@ class FailoverFired:
     answer: str
     stalled_ms: int
     connections: int
-    at_us: int  # agent's clock; equal times are one firing
+    monotonic_us: int  # agent's clock; equal times are one firing
 
 
 AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | FailoverFired | ProbeReport | DistancesMeasured

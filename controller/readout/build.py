@@ -53,7 +53,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         terminals=tuple(
             each for switch in core.switches.values() for each in _terminals(core, switch, now, wall_offset_s)
         ),
-        agents=tuple(agent_view(agent, wall_offset_s) for agent in core.steering.agents.values()),
+        agents=tuple(agent_view(core, agent, wall_offset_s) for agent in core.agents.known.values()),
         config_path=config_path,
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
@@ -62,7 +62,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         paths=core.probing.view(now),
         relays=readout.relay_views(core.relays, core.wanted, now),
         interceptions=readout.interception_views(core.relays),
-        devices=tuple(each for agent in core.steering.agents.values() for each in _devices(core, agent)),
+        devices=tuple(each for agent in core.agents.known.values() for each in _devices(core, agent)),
         config_loads=core.config_loads,
         openflow_unproven=core.config.settings.unproven,
     )
@@ -208,12 +208,12 @@ def _terminal(
 def _devices(core: Core, agent: Agent) -> Iterator[DeviceView]:
     """Yield the devices of an agent's report whose addresses are in a LAN of its site."""
     site = next((each for each in core.config.sites if each.name == agent.name), None)
-    if site is None or not agent.alive:
+    if site is None or not agent.alive or agent.report is None:
         return
     lans = {subnet.name for subnet in site.subnets if subnet.lan}
     places = [(terminal, at) for terminal in site.terminals for at in terminal.addresses if at.subnet in lans]
     places.sort(key=lambda each: each[1].host is None)  # an entry for the address precedes the LAN's
-    for one in agent.devices:
+    for one in agent.report.devices:
         address = ip_network(one.address)
         holding = (terminal for terminal, at in places if _holds(at, address))
         terminal = next(holding, None)

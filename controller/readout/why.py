@@ -38,7 +38,8 @@ from controller.readout.snapshot import (
 NO_REPORT = UplinkPath().reason
 
 
-def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
+def agent_view(core: Core, agent: Agent, wall_offset_s: float) -> AgentView:
+    cost = agent.report.cost if agent.report is not None else None
     missing = [MissingView(each.name, each.reason) for each in agent.missing]
     if agent.owns_nobody is not None:
         missing.append(MissingView("speak for a terminal", agent.owns_nobody))
@@ -54,10 +55,10 @@ def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
         path_manager=agent.path_manager,
         reported_at=None if agent.reported_at is None else agent.reported_at + wall_offset_s,
         reports=agent.reports,
-        terminals=tuple(sorted(agent.concerns)),
+        terminals=tuple(sorted(core.steering.movers[agent.name].concerns)),
         missing=tuple(missing),
-        cpu_us=agent.cost.cpu_us if agent.cost else None,
-        rss_bytes=agent.cost.rss_bytes if agent.cost else None,
+        cpu_us=cost.cpu_us if cost else None,
+        rss_bytes=cost.rss_bytes if cost else None,
     )
 
 
@@ -71,7 +72,7 @@ def unconfirmed(agent: Agent) -> str:
 
 
 def _state(agent: Agent) -> AgentState:
-    if agent.session is None:
+    if not agent.connected:
         return AgentState.GONE
     return AgentState.SILENT if agent.silent else AgentState.HERE
 
@@ -94,8 +95,8 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         active_by=active_by(core.wanted, steered.site, steered.terminal),
         movers=choice.movers,
         unmoved=choice.unmoved,
-        own_end=_own_end(core.steering, steered),
-        other_end=_other_end(core.steering, steered),
+        own_end=_own_end(core, steered),
+        other_end=_other_end(core, steered),
         uplinks=tuple(health_views(core, steered, now, wall_offset_s)),
         armed_failovers=tuple(_armed_failovers(core.steering, name, now, wall_offset_s)),
         subflows=tuple(_subflows(steered)),
@@ -164,7 +165,7 @@ def _named(site: Site, traffic: TrafficClass) -> str:
 
 
 def health_views(core: Core, steered: Steered, now: float, wall_offset_s: float) -> Iterator[HealthView]:
-    tellers = ", ".join(steered.agents)
+    tellers = ", ".join(steered.movers)
     kept_because = steered.kept_because(now) if steered.is_policies(core.wanted) else None
     doubts = core.switches[steered.site.dpid].doubts
     for uplink, path in steered.paths.items():
@@ -179,15 +180,15 @@ def health_views(core: Core, steered: Steered, now: float, wall_offset_s: float)
 
 
 def _subflows(steered: Steered) -> Iterator[SubflowsView]:
-    for agent in steered.agents.values():
-        standing = agent.standings.get(steered.name)
+    for mover in steered.movers.values():
+        standing = mover.standings.get(steered.name)
         if standing is None:
             continue
         found = [each for subflows in standing.connections.values() for each in subflows]
         for uplink in dict.fromkeys(each.uplink for each in found):
             backup = [each.by_us or each.by_peer for each in found if each.uplink == uplink]
             yield SubflowsView(
-                agent=agent.name,
+                agent=mover.name,
                 connections=len(standing.connections),
                 uplink=uplink,
                 active=backup.count(False),
@@ -196,16 +197,16 @@ def _subflows(steered: Steered) -> Iterator[SubflowsView]:
             )
 
 
-def _own_end(steering: SteeringManager, steered: Steered) -> EndView:
+def _own_end(core: Core, steered: Steered) -> EndView:
     """Return the agents at the terminal's end. For relayed traffic, this end is the gateway's host."""
     name, relayed = steered.name, steered.terminal.relayed
     role = Role.GATEWAY if relayed else Role.TERMINAL
-    reporting = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
+    reporting = tuple(mover.name for mover in steered.movers.values() if mover.role is role)
     if reporting:
         return EndView(reporting, None)
     if relayed:
         return EndView((), f"no gateway agent enrolled as {steered.site.name} reports relayed connections")
-    agents = [each for each in steering.agents.values() if each.role is Role.TERMINAL]
+    agents = [each for each in core.agents.known.values() if each.role is Role.TERMINAL]
     own = [each for each in agents if each.name == name or name in each.owns]
     return EndView(
         (), "; ".join(_why_no_report(each, name) for each in own) or "no agent of this terminal has connected"
@@ -219,12 +220,14 @@ def _why_no_report(agent: Agent, terminal: str) -> str:
     return f"agent {agent.name} {_away(agent) or 'has not reported yet'}"
 
 
-def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
-    reporting = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
+def _other_end(core: Core, steered: Steered) -> EndView:
+    reporting = tuple(mover.name for mover in steered.movers.values() if mover.role is Role.RELAY)
     if reporting:
         return EndView(reporting, None)
-    relays = [each for each in steering.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
-    doubted = [each for each in steering.agents.values() if steered.name in each.unconfirmed]
+    relays = [
+        each.agent for each in core.steering.movers.values() if each.role is Role.RELAY and steered.was_told_by(each)
+    ]
+    doubted = [each for each in core.agents.known.values() if steered.name in each.unconfirmed]
     if doubted:
         return EndView((), "; ".join(f"agent {each.name}: {unconfirmed(each)}" for each in doubted))
     lost = "; ".join(f"agent {each.name} {away}" for each in relays if (away := _away(each)))
@@ -233,7 +236,7 @@ def _other_end(steering: SteeringManager, steered: Steered) -> EndView:
 
 def _away(agent: Agent) -> str | None:
     """Return why the agent is unreachable, or None."""
-    if agent.session is None:
+    if not agent.connected:
         return f"disconnected ({agent.gone_reason})"
     return "is silent" if agent.silent else None
 
@@ -241,13 +244,15 @@ def _away(agent: Agent) -> str | None:
 def _armed_failovers(
     steering: SteeringManager, terminal: str, now: float, wall_offset_s: float
 ) -> Iterator[ArmedFailoverView]:
-    for agent in steering.agents.values():
-        armed = agent.arms.get(terminal)
+    for mover in steering.movers.values():
+        armed = mover.arms.get(terminal)
         if armed is not None and now < armed.at + LEASE_S:
             one = armed.failover
             until = armed.at + LEASE_S + wall_offset_s
             patience = one.no_progress_ms
-            yield ArmedFailoverView(agent.name, one.watched, one.fallback, patience, until, armed.refused, _away(agent))
+            yield ArmedFailoverView(
+                mover.name, one.watched, one.fallback, patience, until, armed.refused, _away(mover.agent)
+            )
 
 
 def decision_view(entry: LogEntry, wall_offset_s: float) -> DecisionView:

@@ -54,7 +54,6 @@ class FakeStream:
             min_rtt_us=self.min_rtt_us,
             cwnd_segments=10,
             in_flight_segments=10 if self.rate_bps else 0,
-            delivery_rate_bps=self.rate_bps,
             segments_sent=self.bytes_sent // 1400,
             retransmits=0,
             bytes_acked=self.bytes_sent,

@@ -163,7 +163,6 @@ class FakeHost:
             min_rtt_us=20_000,
             cwnd_segments=10,
             in_flight_segments=end.in_flight,
-            delivery_rate_bps=1_000_000,
             segments_sent=end.segments_sent,
             retransmits=end.retransmits,
             bytes_acked=end.bytes_acked,

@@ -113,7 +113,7 @@ class FakeMeasurer(FakeEliminator):
             packets = 0 if name in self.absent else 1000 // sending.path.pause_ms
             sending.sent += packets
             sending.lost += round(packets * self.links.get(name, FakePath()).loses)
-        answering = Answering("", 0, 0, 0, 0, 0) if self.answer.sessions else None
+        answering = Answering("") if self.answer.sessions else None
         health = tuple(replace(each.told(), reason=self.absent.get(name, "")) for name, each in self._sending.items())
         return replace(super().report(interval_ms), answering=answering, health=health)
 
@@ -123,7 +123,7 @@ class FakeMeasurer(FakeEliminator):
         assert isinstance(direct.order, Probe)
         link = self.links.get(direct.order.name, FakePath())
         came = tuple(link.probed(direct.order)) if packets else ()
-        return ProbeReport(self.session, direct.directive, reason, "udp" if came else "", False, came)
+        return ProbeReport(self.session, direct.directive, reason, "udp" if came else "", came)
 
     def orders_of(self, kind: type) -> list[object]:
         return [each.order for each in self.measured if isinstance(each.order, kind)]

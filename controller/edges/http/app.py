@@ -203,7 +203,7 @@ def make_app(
     registry = registry_of(reader)
     registry.register(refusals)
     count_refusals(registry, enroller)
-    _add_reads(app, reader, program, registry)
+    _add_reads(app, reader, writer.alive, program, registry)
     _add_decisions(app, decisions)
     add_overrides(app, writer)
     add_paths(app, reader, writer)
@@ -229,6 +229,7 @@ def _say(status: int) -> Callable[[Request, Exception], Response]:
 def _add_reads(
     app: FastAPI,
     reader: Callable[[], Snapshot],
+    alive: Callable[[], None],
     program: Callable[[str], Program | None],
     registry: CollectorRegistry,
 ) -> None:
@@ -240,7 +241,7 @@ def _add_reads(
 
     @app.get("/healthz", summary="Does the core answer?")
     def health() -> Health:
-        reader()
+        alive()
         return Health("ok")
 
     @app.get(

@@ -219,7 +219,8 @@ class Asker(Protocol):
 
 
 class RelayWriter(Writer, Asker, Protocol):
-    pass
+    def alive(self) -> None:
+        """Raise NotAnswered if the core does not answer."""
 
 
 def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter, enroller: Enroller) -> None:

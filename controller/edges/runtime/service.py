@@ -10,7 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from controller.core import overrides
@@ -18,7 +19,8 @@ from controller.core.core import Core, CoreEffect
 from controller.edges.config.load import load
 from controller.edges.runtime.process import moment, notify
 from controller.edges.runtime.version import VERSION
-from controller.edges.state.store import Memory, Store, StoreError, measured
+from controller.edges.state.store import Pages, Store, measured
+from controller.edges.state.writer import Save, StateWriter
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.relays import requests as relay_requests
 from controller.features.relays.manager import MeasuredQuery, PendingAnswer
@@ -26,7 +28,7 @@ from controller.features.relays.requests import DestinationQuery, RelayTrial, Wi
 from controller.features.relays.view import DestinationView, TriedView
 from controller.features.steering.logbook import LogEntry, SwitchOutcome
 from controller.model.config import Config, ConfigError, Mode
-from controller.model.known import RelayOverride
+from controller.model.known import RelayOverride, Wanted
 from controller.model.traffic import Address
 from controller.program.program import Program
 from controller.protocol.enrolment import Binding, Vouched, bound
@@ -138,12 +140,25 @@ class Estimator:
             self._post(estimated(order))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingRequest:
+    """A request that waits for agents, switches or the disk."""
+
+    awaited: Sequence[PendingAnswer]
+    until: float
+    answer: Callable[[], None]
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.until or all(each.answered for each in self.awaited)
+
+
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
 AgentWord = AgentOpened | Reported | Resulted | FailoverFired | ProbeReport | DistancesMeasured  # all but AgentClosed
 HANDS_WITHIN_S = 2.0  # for agents and switches to confirm an override
 WALKED_WITHIN_S = 5.0
+WRITTEN_WITHIN_S = 5.0
 
 
 class Service:
@@ -161,20 +176,22 @@ class Service:
         self._perform = perform
         now, offset_s = time.monotonic(), _wall_offset_s()
         self._core = Core(config, store.load(), now, measured(store, now, offset_s))
-        self._memory = Memory(store, lambda: (self._core.wanted, self._core.probing.pages))
-        self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by API requests
         self._inbox = Inbox()
+        self._writer = StateWriter(store, self._state, lambda: self._inbox.put(lambda: None))
+        self._waiting: list[WaitingRequest] = []
         self._failed: set[int] = set()  # agent sessions that end because the core failed at a message of theirs
         self._estimator = Estimator(self.post)
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
     def start(self) -> None:
         self._estimator.start()
+        self._writer.start()
         self._thread.start()
 
     def stop(self) -> None:
         self._inbox.put(None)
         self._thread.join()
+        self._writer.stop()
         self._estimator.stop()
 
     # From switches, agents and the estimator
@@ -214,11 +231,7 @@ class Service:
         return self._override(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
 
     def set_used(self, gateway: str, uplink: str, used_bytes: int) -> OverrideResult:
-        def correct() -> OverrideResult:
-            now = time.monotonic()
-            return self._stored(*overrides.used_set(self._core, gateway, uplink, used_bytes, now))
-
-        return self._ask(correct)
+        return self._saved(lambda now: overrides.used_set(self._core, gateway, uplink, used_bytes, now))
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """Probe both directions of a path at once, for the snapshot.
@@ -251,49 +264,52 @@ class Service:
         return self._measured(lambda now: RelayTrial(self._core.relays, self._core.wanted, name, address, now))
 
     def _measured(self, ask: Callable[[float], MeasuredQuery[T]]) -> T:
-        answered = threading.Event()
-
-        def start() -> MeasuredQuery[T]:
+        def begin() -> tuple[Sequence[PendingAnswer], Callable[[], T]]:
             query = ask(time.monotonic())
             self._carry_out(self._core.relays.tend(self._core.wanted, time.monotonic()))
-            self._awaited.append((query.inquiries, answered))
-            return query
+            return query.inquiries, lambda: query.result(time.monotonic())
 
-        query = self._ask(start)
-        answered.wait(WALKED_WITHIN_S)
-
-        def result() -> T:
-            self._awaited = [each for each in self._awaited if each[1] is not answered]
-            return query.result(time.monotonic())
-
-        return self._ask(result)
+        return self._request(begin, WALKED_WITHIN_S)
 
     def _of_relays(self, wish: WishOfRelays) -> OverrideResult:
-        return self._ask(lambda: self._stored(*overrides.of_relays(self._core, wish, time.monotonic())))
+        return self._saved(lambda now: overrides.of_relays(self._core, wish, now))
+
+    def _saved(self, wish: Callable[[float], tuple[OverrideResult, list[CoreEffect]]]) -> OverrideResult:
+        """Apply an override and wait until it is written."""
+
+        def begin() -> tuple[Sequence[PendingAnswer], Callable[[], OverrideResult]]:
+            answer, effects = wish(time.monotonic())
+            self._carry_out(effects)
+            save = self._save()
+            return [save], lambda: replace(answer, failed=(*answer.failed, *_not_written(save)))
+
+        return self._request(begin, WRITTEN_WITHIN_S)
 
     def _override(
         self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[CoreEffect], list[LogEntry]]]
     ) -> OverrideResult:
         """Apply an override and wait up to HANDS_WITHIN_S for answers. `decisions` has later ones."""
-        answered = threading.Event()
 
-        def apply() -> tuple[OverrideResult, list[LogEntry], list[tuple[str, SwitchOutcome]]]:
+        def begin() -> tuple[Sequence[PendingAnswer], Callable[[], OverrideResult]]:
             answer, effects, entries = wish(time.monotonic())
             sent = overrides.unconfirmed(self._core, terminal)
-            self._awaited.append(([*entries, *(moved for _, moved in sent)], answered))
-            return self._stored(answer, effects), entries, sent
+            self._carry_out(effects)
+            save = self._save()
 
-        answer, entries, sent = self._ask(apply)
-        answered.wait(HANDS_WITHIN_S)
+            def outcome() -> OverrideResult:
+                done = (sentence for entry in entries for sentence in entry.answers())
+                could_not = (sentence for entry in entries for sentence in entry.failures())
+                late = (_not_in_force(*each) for each in sent if not each[1].done)
+                failed = (*answer.failed, *_not_written(save), *late, *could_not)
+                return replace(answer, done=(*answer.done, *done), failed=failed)
 
-        def outcome() -> tuple[list[str], list[str]]:
-            self._awaited = [each for each in self._awaited if each[1] is not answered]
-            done = [sentence for entry in entries for sentence in entry.answers()]
-            could_not = [sentence for entry in entries for sentence in entry.failures()]
-            return done, [*(_not_in_force(*each) for each in sent if not each[1].done), *could_not]
+            return [*entries, *(moved for _, moved in sent), save], outcome
 
-        done, failed = self._ask(outcome)
-        return replace(answer, done=(*answer.done, *done), failed=(*answer.failed, *failed))
+        return self._request(begin, HANDS_WITHIN_S)
+
+    def alive(self) -> None:
+        """Raise NotAnswered if the core does not answer."""
+        self._ask(lambda: None)
 
     def decisions(self, terminal: str) -> CourseView:
         return self._ask(lambda: course(self._core, terminal, time.monotonic(), _wall_offset_s()))
@@ -331,7 +347,8 @@ class Service:
         if failure is None:
             return True
         self._failed.add(event.session)
-        name = event.name if isinstance(event, AgentOpened) else self._core.steering.name_of(event.session)
+        agent = self._core.agents.of(event.session)
+        name = event.name if isinstance(event, AgentOpened) else agent and agent.name
         word = type(event).__name__
         log.error("the core failed at a message (%s) of agent %s: its session ends", word, name, exc_info=failure)
         reason = (
@@ -350,30 +367,32 @@ class Service:
                 next_tick = now + TICK_S
                 self._core.set_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
-                self._memory.keep_decisions(_wall_offset_s())
-            due = self._core.rests_at()
+                self._writer.tend(self._state, _wall_offset_s())
+            due = (next_tick, self._core.rests_at() or next_tick, *(each.until for each in self._waiting))
             try:
-                job, pressed = self._inbox.get(max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
+                job, pressed = self._inbox.get(max(0.0, min(due) - time.monotonic()))
             except queue.Empty:
+                self._answer_requests()
                 self._rest()
                 continue
             if job is None:
                 self._core.keep_used(time.monotonic())
-                self._memory.keep_decisions(_wall_offset_s())
+                self._writer.tend(self._state, _wall_offset_s())
                 return
             job()
-            if self._awaited:
-                self._tell_those_who_wait()
+            self._answer_requests()
             if self._inbox.empty() or (pressed and not self._inbox.presses()):  # a flood of packets delays no move
                 self._rest()
 
     def _rest(self) -> None:
         self._carry_out(self._core.rest(time.monotonic()))
 
-    def _tell_those_who_wait(self) -> None:
-        for awaited, answered in self._awaited:
-            if all(each.answered for each in awaited):
-                answered.set()
+    def _answer_requests(self) -> None:
+        now = time.monotonic()
+        due = [each for each in self._waiting if each.is_due(now)]
+        self._waiting = [each for each in self._waiting if each not in due]
+        for each in due:
+            each.answer()
 
     def _carry_out(self, effects: Iterable[CoreEffect]) -> None:
         for effect in effects:
@@ -383,31 +402,37 @@ class Service:
                 self._perform(effect)
 
     def _ask(self, question: Callable[[], T]) -> T:
+        return self._request(lambda: ((), question), 0.0)
+
+    def _request(self, begin: Callable[[], tuple[Sequence[PendingAnswer], Callable[[], T]]], within_s: float) -> T:
+        """Begin in the core's thread, and return the outcome when all have answered, at the latest after this time."""
         answer: Future[T] = Future()
 
         def job() -> None:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
-                answer.set_result(question())
+                awaited, outcome = begin()
             except BaseException as error:
                 answer.set_exception(error)
+                return
+            self._waiting.append(
+                WaitingRequest(awaited, time.monotonic() + within_s, partial(_resolve, answer, outcome))
+            )
 
         self._inbox.put(job)
         try:
-            return answer.result(ANSWER_WITHIN_S)
+            return answer.result(ANSWER_WITHIN_S + within_s)
         except TimeoutError:
             answer.cancel()
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
-    def _stored(self, answer: OverrideResult, effects: list[CoreEffect]) -> OverrideResult:
-        self._carry_out(effects)
-        try:
-            self._memory.keep(_wall_offset_s())
-        except StoreError as error:
-            log.error("%s", error)
-            return replace(answer, failed=(*answer.failed, str(error)))
-        return answer
+    @property
+    def _state(self) -> tuple[Wanted, Pages]:
+        return self._core.wanted, self._core.probing.pages
+
+    def _save(self) -> Save:
+        return self._writer.save(self._state, _wall_offset_s())
 
     def _program(self, site: str) -> Program | None:
         return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)
@@ -417,6 +442,19 @@ class Service:
             log.warning("changes under `controller:` in %s apply after the next start", self._config_path)
         self._carry_out(self._core.reconfigure(config, time.monotonic()))
         log.info("the configuration of %s is in force", self._config_path)
+
+
+def _resolve(answer: Future[T], outcome: Callable[[], T]) -> None:
+    try:
+        answer.set_result(outcome())
+    except BaseException as error:
+        answer.set_exception(error)
+
+
+def _not_written(save: Save) -> tuple[str, ...]:
+    if not save.answered:
+        return ("the disk has not yet confirmed the change: a loss of power before it does would undo it",)
+    return (save.failed,) if save.failed is not None else ()
 
 
 def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:

@@ -237,49 +237,6 @@ def _uplinks(place: Node) -> dict[str, str]:
     return {name: each.text() for name, each in place.named().items()}
 
 
-# Upkeep: the core has neither a disk nor a wall clock
-
-
 def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
     """Return the estimates, with times of the new core's clock."""
     return {way: by_clock(page, lambda at: min(at - wall_offset_s, now)) for way, page in store.measured().items()}
-
-
-class Memory:
-    """Save what `lasting` returns."""
-
-    def __init__(self, store: Store, lasting: Callable[[], tuple[Wanted, Pages]]) -> None:
-        self._store, self._lasting = store, lasting
-        self._saved = lasting()  # the state on the disk
-        self._failed = ""  # why the disk may have another state; "": it does not
-
-    def keep(self, wall_offset_s: float) -> None:
-        """Save the state or raise StoreError. A restart loses the changes unless `keep_decisions` saves them later."""
-        lasting = self._lasting()
-        if self._failed or lasting != self._saved:  # after a failure the content of the disk is unknown
-            wanted, pages = lasting
-            by_wall = {way: by_clock(page, lambda at: max(0.0, at + wall_offset_s)) for way, page in pages.items()}
-            try:
-                self._store.save(wanted, by_wall)
-            except StoreError as error:
-                self._failed = str(error)
-                raise
-        self._saved = lasting
-        self._failed = ""
-
-    def keep_decisions(self, wall_offset_s: float) -> None:
-        """Save the state without raising: policies do not depend on the disk.
-
-        A failed save, of overrides too, is retried. Each failure is logged once.
-        """
-        failed = self._failed
-        if not failed and all(now is saved for now, saved in zip(self._lasting(), self._saved, strict=True)):
-            return
-        try:
-            self.keep(wall_offset_s)
-        except StoreError as error:
-            if str(error) != failed:
-                log.error("%s", error)
-            return
-        if failed:
-            log.info("the state that could not be written before is now saved")

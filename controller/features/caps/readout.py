@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from controller.agents.agent import Agent
+from controller.agents.registry import AgentRegistry
 from controller.features.caps.access_point import AccessPointState
-from controller.features.caps.holder import CapExecutor, CapHolder
+from controller.features.caps.executor import CapExecutor, capping, holds
 from controller.features.caps.view import AccessPointView, MeasuredView, SharerView, WindowView
 from controller.model.config import AccessPoint, CapRule, Config, Site
 from controller.model.text import counted
 from controller.policy.bandwidth.rates import Method
-from controller.protocol.reports import CAPS, CLAMPS, NARROWS, Role
+from controller.protocol.reports import CAPS, CLAMPS, NARROWS
 
 NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of capabilities
 OFF = "the rule of its access point is off"
@@ -24,14 +26,14 @@ def access_point_views(
     config: Config,
     places: Mapping[tuple[str, str], AccessPointState],
     executors: Mapping[str, CapExecutor | str],
-    here: Mapping[int, CapHolder],
+    agents: AgentRegistry,
     now: float,
 ) -> Iterator[AccessPointView]:
-    """Yield the views. `executors`: by terminal, the agent that holds its caps or why none does. `here`: by session."""
+    """Yield the views. `executors`: by terminal, the agent that holds its caps or why none does."""
     for site in config.sites:
         for each in site.access_points:
             state = places.get((site.name, each.name))
-            yield _view(site, state, executors, here, now) if state else _off(site, each)
+            yield _view(site, state, executors, agents, now) if state else _off(site, each)
 
 
 def _off(site: Site, one: AccessPoint) -> AccessPointView:
@@ -43,14 +45,13 @@ def _view(
     site: Site,
     state: AccessPointState,
     executors: Mapping[str, CapExecutor | str],
-    here: Mapping[int, CapHolder],
+    agents: AgentRegistry,
     now: float,
 ) -> AccessPointView:
     one, ruling = state.access_point, state.ruling
-    gateway = next(
-        (holder for holder in here.values() if holder.role is Role.GATEWAY and holder.name == site.name), None
-    )
-    missing = gateway.capping.missing if gateway is not None and gateway.capping is not None else ()
+    gateway = agents.gateway(site.name)
+    found = capping(gateway) if gateway is not None else None
+    missing = found.missing if found is not None else ()
     return AccessPointView(
         name=one.name,
         gateway=site.name,
@@ -62,7 +63,7 @@ def _view(
         block_bytes=ruling.block_bytes or None,
         released=state.release.reason,
         missing=tuple((port, reason) for port, reason in missing if port in (*state.ports, EVERY_PORT)),
-        terminals=tuple(_sharer(state, name, executors.get(name, UNHEARD), here) for name in state.terminals),
+        terminals=tuple(_sharer(state, name, executors.get(name, UNHEARD), agents) for name in state.terminals),
     )
 
 
@@ -74,14 +75,12 @@ def _measured(state: AccessPointState, now: float) -> MeasuredView | None:
     return MeasuredView(rate.least_bps, rate.most_bps, max(0.0, now - rate.at), by)
 
 
-def _sharer(
-    state: AccessPointState, name: str, executor: CapExecutor | str, here: Mapping[int, CapHolder]
-) -> SharerView:
+def _sharer(state: AccessPointState, name: str, executor: CapExecutor | str, agents: AgentRegistry) -> SharerView:
     cap = state.ruling.caps.get(name)
     if cap is None:
         return _unheard(name, executor if isinstance(executor, str) else UNHEARD)
-    holder = here.get(executor.session) if isinstance(executor, CapExecutor) else None
-    by = executor if isinstance(executor, CapExecutor) and holder is not None and cap.windows else None
+    agent = agents.of(executor.session) if isinstance(executor, CapExecutor) else None
+    by = executor if isinstance(executor, CapExecutor) and agent is not None and cap.windows else None
     reason = (
         cap.reason
         if isinstance(executor, CapExecutor) or not cap.windows
@@ -108,18 +107,18 @@ def _sharer(
             for (own, other), one in sorted(cap.windows.items())
         ),
         agent=by.agent if by else None,
-        method=_how(by, holder) if by else None,
+        method=_how(by, agent) if by else None,
         instead=by.instead if by else None,
-        held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen and not short,
+        held=by is not None and agent is not None and holds(agent, cap.windows.keys()) and not unseen and not short,
         reason=reason,
         doubts=cap.doubts,
         doubted=cap.doubted,
     )
 
 
-def _how(executor: CapExecutor, holder: CapHolder | None) -> str:
-    reported = holder.capping.method if holder is not None and holder.capping is not None else ""
-    return reported or NAMES[executor.capability]
+def _how(executor: CapExecutor, agent: Agent | None) -> str:
+    found = capping(agent) if agent is not None else None
+    return (found.method if found is not None else "") or NAMES[executor.capability]
 
 
 def _unheard(name: str, reason: str) -> SharerView:

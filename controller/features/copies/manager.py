@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from controller.agents.registry import AgentRegistry
 from controller.features.copies.loss_evidence import CopyArrivals, Probes, Senders, TunnelCounters
 from controller.features.copies.metered_uplinks import Budgets
 from controller.features.copies.packet_counts import Downloads, Traffic
@@ -42,8 +43,15 @@ NO_EVIDENCE = "; but no measurement would exist for this path alone"
 
 
 class CopiesManager:
-    def __init__(self, steering: SteeringManager, peer_sites: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
-        self._steering, self._peer_sites, self._budgets = steering, peer_sites, budgets
+    def __init__(
+        self,
+        agents: AgentRegistry,
+        steering: SteeringManager,
+        peer_sites: PeerSites,
+        budgets: Budgets,
+        wanted: Wanted,
+    ) -> None:
+        self._agents, self._steering, self._peer_sites, self._budgets = agents, steering, peer_sites, budgets
         self._decided_of: dict[str, None] = {}  # terminals in mode auto, in order
         self._senders, self._arrivals, self._probes = Senders(), CopyArrivals(), Probes()
         self._downloads = Downloads()
@@ -77,7 +85,7 @@ class CopiesManager:
         It should if a terminal that it speaks for sends over one path, or if it probes a path with unreported packets.
         Terminals with copies are not urgent, and terminals that do not send lose nothing.
         """
-        ends, speaker = self._peer_sites.at(session), self._steering.speaker(session)
+        ends, speaker = self._peer_sites.at(session), self._agents.speaker(session)
         if ends is not None and any(home == ends[0].home for home, _ in self.watched):
             return True
         return speaker is not None and speaker.sends and any(map(self._is_urgent, speaker.terminals))
@@ -153,7 +161,7 @@ class CopiesManager:
         )
 
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
-        speaker = self._steering.speaker(event.session)
+        speaker = self._agents.speaker(event.session)
         if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
             self._senders.closed(event.session)  # its terminals left mode auto: counts restart with the mode
             self._downloads.closed(event.session)
@@ -237,7 +245,7 @@ class CopiesManager:
         alone = replace(wanted, copies={steered.name: False})
         if way(steered.site, steered.terminal, alone).leaves is not Leaves.BY_ACTIVE:
             return "some of its TCP is in another mode, and senders do not report which packets were lost"
-        if not any(agent.role in senders for agent in steered.agents.values()):
+        if not any(agent.role in senders for agent in steered.movers.values()):
             return f"no agent reports losses on {uplink}"
         if self._downloads.mostly(steered.name, now):
             return "it mostly receives, and senders do not report lost acknowledgements"
@@ -249,9 +257,9 @@ class CopiesManager:
     ) -> Iterator[CopyDecision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
             return  # after a move, part of the evidence is about another uplink
-        agent = self._steering.name_of(session) if session is not None else None
+        agent = self._agents.of(session) if session is not None else None
         if agent is not None and (evidence.counts.packets or evidence.stalled_ms):
-            self._evidence_at.setdefault(steered.name, {})[agent] = now
+            self._evidence_at.setdefault(steered.name, {})[agent.name] = now
         watch = adaptive.after_evidence(self._watch(steered, wanted, now), evidence, now)
         yield from self._decided(steered, watch, wanted, now)
 

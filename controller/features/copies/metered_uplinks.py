@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from controller.agents.agent import Agent
 from controller.model.config import Config, Site
 from controller.model.known import CopyRateLimit, Port, Used
 from controller.model.uplink import UNLIMITED, Uplink
@@ -16,7 +17,7 @@ from controller.policy.copies import budget
 from controller.policy.copies.budget import Account, CounterReading, Moment
 from controller.program.metering import counted
 from controller.program.program import Installed, PacketCounters
-from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, InterfaceCounters, Reported, Role
+from controller.protocol.reports import AgentEvent, InterfaceCounters, Reported, Role
 
 Metered = tuple[str, str]  # home and uplink
 PARTS = 16  # the rate per second and the burst are this part of the remaining budget, at each end
@@ -80,14 +81,9 @@ class Budgets:
                 )
                 self._accounts[site.home, uplink.name] = budget.counted(account, reading, self._moment)
 
-    def on_event(self, event: AgentEvent) -> None:
-        match event:
-            case AgentOpened(role=Role.GATEWAY):
-                self._agents[event.session] = event.name  # a site's agent has its name
-            case AgentClosed():
-                self._agents.pop(event.session, None)
-            case Reported() if event.session in self._agents:
-                self._reported(self._agents[event.session], event.interfaces)
+    def on_event(self, event: AgentEvent, agent: Agent) -> None:
+        if isinstance(event, Reported) and agent.role is Role.GATEWAY:
+            self._reported(agent.name, event.interfaces)  # a site's agent has its name
 
     def _reported(self, site: str, interfaces: Iterable[InterfaceCounters]) -> None:
         """Count what the interfaces below tunnels have carried."""

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import ELIMINATION
-from controller.agents.registry import ConnectedAgent
 from controller.model.config import Mode, Site
 from controller.model.known import Port, Wanted
 from controller.policy.paths import arrivals
@@ -20,19 +20,19 @@ log = logging.getLogger(__name__)
 SILENT_AFTER_S = 2.5  # without a report; the agent's programs pass everything 3 s after their last renewal
 
 
-def eliminates(agent: ConnectedAgent, order: Eliminate, now: float) -> bool:
+def eliminates(agent: Agent, order: Eliminate, now: float) -> bool:
     """Return whether a recent report shows a program at each port of the order."""
     if agent.report is None or not ELIMINATION.shows(order, agent.report):
         return False
     return not order.paths or agent.reported_within(SILENT_AFTER_S, now)
 
 
-def may_still_eliminate(agent: ConnectedAgent) -> bool:
+def may_still_eliminate(agent: Agent) -> bool:
     """Return whether the agent has just connected: its programs may have passed only first copies all the time."""
     return agent.report is None and agent.slot(ELIMINATION).refused is None
 
 
-def why_not(agent: ConnectedAgent) -> str:
+def why_not(agent: Agent) -> str:
     slot = agent.slot(ELIMINATION)
     unwilling = slot.unable or slot.refused
     if unwilling:

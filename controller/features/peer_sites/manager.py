@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import ELIMINATION
-from controller.agents.registry import AgentRegistry, ConnectedAgent
+from controller.agents.registry import AgentRegistry
 from controller.features.peer_sites.elimination import Ports, Silence, eliminates, may_still_eliminate, why_not
 from controller.features.peer_sites.tunnels import SiteTunnels
 from controller.model.config import Config, Site
@@ -20,7 +21,7 @@ from controller.model.known import Neighbour, Wanted
 from controller.policy.paths import arrivals
 from controller.policy.paths.arrivals import Screen, screened, screening_answered
 from controller.policy.paths.health import SilentUplink
-from controller.protocol.orders import Direct, Eliminate
+from controller.protocol.orders import CopyPath, Direct, Eliminate
 from controller.protocol.reports import AgentClosed, AgentEvent, Elimination, Reported, Role
 
 log = logging.getLogger(__name__)
@@ -52,11 +53,9 @@ class PeerSites:
 
     # Agents
 
-    def on_event(
-        self, event: AgentEvent, agent: ConnectedAgent, wanted: Wanted, ports: Callable[[], Ports], now: float
-    ) -> None:
-        if agent.role is not Role.GATEWAY or self._agents.gateway(agent.name) not in (agent, None):
-            return  # or another session of this agent is newer
+    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
+        if agent.role is not Role.GATEWAY:
+            return
         match event:
             case AgentClosed():
                 self.tunnels.on_closed(agent.name)
@@ -203,7 +202,7 @@ def _out(screens: Mapping[str, Screen]) -> frozenset[str]:
 
 def _order(site: Site) -> Eliminate:
     return Eliminate(
-        paths=tuple((uplink.name, uplink.port, uplink.mac) for uplink in site.uplinks),
+        paths=tuple(CopyPath(uplink.name, uplink.port, uplink.mac) for uplink in site.uplinks),
         numbered_ports=site.inside_ports,
         window_floor_ms=site.copies.floor_ms,
         window_ceiling_ms=site.copies.ceiling_ms,

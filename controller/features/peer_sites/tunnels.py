@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import TUNNEL_ENDS
-from controller.agents.registry import AgentRegistry, ConnectedAgent
+from controller.agents.registry import AgentRegistry
 from controller.model.config import Config, Site
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import Direct, TunnelOrder, Tunnels
@@ -50,7 +51,7 @@ class SiteTunnels:
     def on_closed(self, name: str) -> None:
         self._down = {at: why for at, why in self._down.items() if at[0] != name}
 
-    def tend(self, agent: ConnectedAgent, now: float) -> Iterator[Direct]:
+    def tend(self, agent: Agent, now: float) -> Iterator[Direct]:
         return agent.order(TUNNEL_ENDS, self._orders.get(agent.name, TUNNEL_ENDS.nothing), now)
 
     def report_of(self, site: Site) -> Tunnelling | None:

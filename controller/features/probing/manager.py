@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import repeat
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import HEALTH_PROBES, PROBE_ANSWERS
-from controller.agents.registry import AgentRegistry, ConnectedAgent
+from controller.agents.registry import AgentRegistry
 from controller.features.probing import path_record, readout
 from controller.features.probing.meetings import Meetings, cannot_probe
 from controller.features.probing.path_record import DeliveryRates, Estimate, Estimated, PathEstimate, WayOf
@@ -23,7 +24,6 @@ from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection,
 from controller.features.probing.view import PathView
 from controller.model.config import Config
 from controller.policy.bandwidth.rates import FusedRate, MeasuredRate, rate_text
-from controller.policy.paths.uplinks import AddressOwner
 from controller.protocol.orders import Direct, Tickets
 from controller.protocol.reports import (
     AgentClosed,
@@ -38,9 +38,6 @@ from controller.protocol.requests import Impossible, OverrideResult
 
 log = logging.getLogger(__name__)
 
-# By session: whether the agent is at the terminals' end, and the homes that it reports
-Speaker = Callable[[int], tuple[bool, Mapping[str, AddressOwner]] | None]
-
 
 class ProbingManager:
     def __init__(
@@ -49,11 +46,10 @@ class ProbingManager:
         agents: AgentRegistry,
         tickets: Tickets,
         stored: Mapping[PathDirection, PathEstimate],
-        speaker: Speaker,
         way_of: WayOf,
     ) -> None:
         """`stored` holds the estimates of the last run, with times of this run's clock."""
-        self._speaker, self._way_of = speaker, way_of
+        self._way_of = way_of
         self._agents, self._tickets = agents, tickets
         self._meetings = Meetings(tickets)
         self._turns = Turns()
@@ -88,27 +84,26 @@ class ProbingManager:
 
     # Events of agents
 
-    def on_event(self, event: AgentEvent, agent: ConnectedAgent | None, now: float) -> Iterator[Direct | Estimate]:
-        prober = agent if agent is not None and agent.role is not Role.RELAY else None
+    def on_event(self, event: AgentEvent, agent: Agent, now: float) -> Iterator[Direct | Estimate]:
+        probes = agent.role is not Role.RELAY
         match event:
             case AgentClosed():
                 self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
                     self._failed(turn, f"the agent {turn.path.near} disconnected during the probe")
-            case Resulted() if prober is not None:
-                self._meetings.acknowledged(prober)
+            case Resulted() if probes:
+                self._meetings.acknowledged(agent)
                 self._begun(event, now)
             case Reported():
                 self._reported(agent, event, now)
             case ProbeReport():
                 yield from self._probed(event, now)
-        if prober is not None:
-            yield from self._tell((prober.role, prober.name), now, isinstance(event, Reported))
+        if probes:
+            yield from self._tell((agent.role, agent.name), now, isinstance(event, Reported))
 
-    def _reported(self, agent: ConnectedAgent | None, event: Reported, now: float) -> None:
-        if agent is not None:
-            self._look(agent, now)
-        if self._paths and (agent is None or agent.role is not Role.GATEWAY):
+    def _reported(self, agent: Agent, event: Reported, now: float) -> None:
+        self._look(agent, now)
+        if self._paths and agent.role is not Role.GATEWAY:
             self._deliver(event, now)
 
     def _begun(self, event: Resulted, now: float) -> None:
@@ -149,7 +144,7 @@ class ProbingManager:
             log.info("%s: %s %s was not measured: %s", turn.path.site, turn.path.uplink, direction, reason)
         self._write(turn.heading, path_record.failed(page, reason))
 
-    def _look(self, agent: ConnectedAgent, now: float) -> None:
+    def _look(self, agent: Agent, now: float) -> None:
         end = (agent.role, agent.name)
         for path in (each for each in self._paths_of.get(end, ()) if each.near_end == end):
             health = self._health(path)
@@ -159,7 +154,7 @@ class ProbingManager:
                 self._timetable.silent(path)
 
     def _deliver(self, event: Reported, now: float) -> None:
-        speaker = self._speaker(event.session)
+        speaker = self._agents.speaker(event.session)
         for one in self._delivering.on_report(event, *speaker, self._way_of, now) if speaker is not None else ():
             path = self._path(one.site, one.uplink)
             if path is not None:

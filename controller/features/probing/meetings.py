@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import HEALTH_PROBES, PROBE_ANSWERS
-from controller.agents.registry import ConnectedAgent
 from controller.features.probing.probed_paths import (
     HEALTH_PORT,
     PAUSE_MS,
@@ -26,7 +26,7 @@ from controller.protocol.orders import AnswerProbes, AnswerSession, Direct, Heal
 from controller.protocol.reports import PROBE
 
 
-def cannot_probe(agent: ConnectedAgent) -> str | None:
+def cannot_probe(agent: Agent) -> str | None:
     """Return why the agent can neither probe nor answer, or None."""
     if not agent.knows(PROBE):
         return f"the agent {agent.name} has a version that cannot measure: install the version of this controller"
@@ -51,7 +51,7 @@ class Meetings:
     def keep(self, paths: Mapping[At, ProbedPath]) -> None:
         self._of = {at: met for at, met in self._of.items() if paths.get(at) == met.path}
 
-    def meet(self, path: ProbedPath, near: ConnectedAgent, far: ConnectedAgent, watched: bool) -> bool:
+    def meet(self, path: ProbedPath, near: Agent, far: Agent, watched: bool) -> bool:
         """Return whether this is a new meeting. Another pace needs one too: no packet number is answered twice."""
         met = self._of.get(path.at)
         is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
@@ -59,7 +59,7 @@ class Meetings:
             self._of[path.at] = Meeting(path, near.session, far.session, self._tickets.draw(), watched)
         return is_new
 
-    def acknowledged(self, far: ConnectedAgent) -> None:
+    def acknowledged(self, far: Agent) -> None:
         """Record the meetings that the agent has confirmed to answer."""
         order = far.slot(PROBE_ANSWERS).acknowledged or PROBE_ANSWERS.nothing
         current = {met.number for met in self._of.values()}
@@ -70,7 +70,7 @@ class Meetings:
         met = self._of.get(path.at)
         return met if met is not None and met.number in self._answered else None
 
-    def orders(self, agent: ConnectedAgent, paths: Iterable[ProbedPath], now: float) -> Iterator[Direct]:
+    def orders(self, agent: Agent, paths: Iterable[ProbedPath], now: float) -> Iterator[Direct]:
         """Yield due orders. An agent may carry out a refused one later, and confirms that when it is repeated."""
         if cannot_probe(agent) is None:
             met = tuple(self._met(paths))

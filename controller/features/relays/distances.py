@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.agents.registry import ConnectedAgent
+from controller.agents.agent import Agent
 from controller.protocol.orders import Direct, DistanceTarget, MeasureDistances, Tickets
 from controller.protocol.reports import MEASURES_DISTANCES, Distance, DistancesMeasured, Resulted
 
@@ -25,8 +25,8 @@ class Underway:
 class DistanceProber:
     """One agent that measures distances: its queue, and one order at a time."""
 
-    def __init__(self, agent: ConnectedAgent) -> None:
-        self.agent, self.name = agent, agent.name
+    def __init__(self, agent: Agent, session: int) -> None:
+        self.agent, self.name, self._session = agent, agent.name, session
         self.unable = agent.cannot(MEASURES_DISTANCES)  # the reason
         if not agent.knows(MEASURES_DISTANCES):
             self.unable = "its version cannot probe round trips; install the version of this controller"
@@ -49,7 +49,7 @@ class DistanceProber:
         for each in to:
             del self._wanted[each.address]
         self._underway = Underway(tickets.draw(), to, now + REPORTS_WITHIN_S)
-        return Direct(self.agent.session, self._underway.directive, MeasureDistances(to))
+        return Direct(self._session, self._underway.directive, MeasureDistances(to))
 
     def resulted(self, event: Resulted) -> tuple[Distance, ...]:
         if event.done or self._underway is None or event.directive != self._underway.directive:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import INTERCEPTION, RELAY_CHOICES, RELAYING
-from controller.agents.registry import ConnectedAgent
 from controller.features.relays import reports
 from controller.features.relays.destinations import CHOOSE, RelayChooser, RelayContext, UplinkBps
 from controller.features.relays.distances import DistanceProber
@@ -103,15 +103,17 @@ class RelayManager:
 
     # Events of agents
 
-    def on_event(self, event: AgentEvent, agent: ConnectedAgent | None, wanted: Wanted, now: float) -> Iterator[Direct]:
-        if isinstance(event, AgentOpened) and agent is not None and agent.role is not Role.TERMINAL:
-            self._by_session[event.session] = self._of_role(agent.role)[agent.name] = DistanceProber(agent)
+    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, now: float) -> Iterator[Direct]:
+        if isinstance(event, AgentOpened) and agent.role is not Role.TERMINAL:
+            prober = DistanceProber(agent, event.session)
+            self._by_session[event.session] = self._of_role(agent.role)[agent.name] = prober
             self._reached.pop(agent.name, None)
-        prober = self._by_session.get(event.session)
-        if prober is None:
+        if event.session not in self._by_session:
             return
+        prober = self._by_session[event.session]
         match event:
             case AgentClosed():
+                del self._by_session[event.session]
                 self._closed(prober)
                 return
             case Resulted():
@@ -128,13 +130,10 @@ class RelayManager:
         return self.gateways if role is Role.GATEWAY else self.relay_agents
 
     def _closed(self, prober: DistanceProber) -> None:
-        del self._by_session[prober.agent.session]
-        here = self._of_role(prober.agent.role)
-        if here.get(prober.name) is prober:
-            del here[prober.name]
+        del self._of_role(prober.agent.role)[prober.name]
         self._answer(prober.name, prober.given_up())
 
-    def _reported(self, agent: ConnectedAgent, event: Reported, now: float) -> bool:
+    def _reported(self, agent: Agent, event: Reported, now: float) -> bool:
         """Return whether orders must follow at once. Otherwise the next tick suffices."""
         if agent.role is Role.RELAY:
             if event.relay is not None and agent.name in self.orders.standing:

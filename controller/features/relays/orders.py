@@ -90,7 +90,7 @@ class RelayOrders:
                 for name, each in sorted(self.standing.items())
             ),
             block=relaying.fallback is Fallback.BLOCK,
-            left_alone=tuple(map(str, relaying.excepted)),
+            excepted=tuple(map(str, relaying.excepted)),
         )
 
 

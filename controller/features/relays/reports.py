@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agents of relays and of intercepting gateways last reported."""
+"""The last reports of relays and of intercepting gateways."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from controller.agents.agent import Agent
 from controller.agents.order_kinds import INTERCEPTION, RELAYING, OrderKind
-from controller.agents.registry import ConnectedAgent
 from controller.protocol.reports import InterceptionReport, RelayReached, RelayReport
 
 
@@ -19,35 +19,35 @@ class Figures:
     at: float
 
 
-def interception(gateway: ConnectedAgent) -> InterceptionReport | None:
+def interception(gateway: Agent) -> InterceptionReport | None:
     return gateway.report.interception if gateway.report is not None else None
 
 
-def relay(agent: ConnectedAgent) -> RelayReport | None:
+def relay(agent: Agent) -> RelayReport | None:
     return agent.report.relay if agent.report is not None else None
 
 
-def relays(gateway: ConnectedAgent) -> dict[str, RelayReached]:
+def relays(gateway: Agent) -> dict[str, RelayReached]:
     found = interception(gateway)
     return {one.name: one for one in found.relays} if found is not None else {}
 
 
-def reached(gateway: ConnectedAgent) -> set[str]:
+def reached(gateway: Agent) -> set[str]:
     return {name for name, one in relays(gateway).items() if not one.reason}
 
 
-def why_not_intercepting(gateway: ConnectedAgent) -> str | None:
+def why_not_intercepting(gateway: Agent) -> str | None:
     """Return why the gateway does not intercept as ordered, or None."""
     return _why_not(gateway, INTERCEPTION, interception(gateway), "it does")
 
 
-def why_not_relaying(agent: ConnectedAgent) -> str | None:
+def why_not_relaying(agent: Agent) -> str | None:
     """Return why the relay is not up, or None."""
     return _why_not(agent, RELAYING, relay(agent), "it is up")
 
 
 def _why_not(
-    agent: ConnectedAgent, kind: OrderKind[Any], report: InterceptionReport | RelayReport | None, does: str
+    agent: Agent, kind: OrderKind[Any], report: InterceptionReport | RelayReport | None, does: str
 ) -> str | None:
     slot = agent.slot(kind)
     if report is not None and slot.refused is None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
-from controller.agents.agent import ANSWERS_WITHIN_S, PERIOD_S, Agent
-from controller.agents.ownership import AddressIndex, AgentScope, OwnershipArbiter, OwnSideReports, proved_addresses
+from controller.agents.agent import Agent
+from controller.agents.order_slot import ANSWERED_WITHIN_S
+from controller.agents.registry import AgentRegistry
 from controller.features.steering.logbook import By, Logbook, LogEntry, reported_by
+from controller.features.steering.mover import Mover
 from controller.features.steering.orders import Orders
 from controller.features.steering.terminal import Steered, all_steered, unmovable
 from controller.model.config import Config, Site
@@ -28,29 +29,24 @@ from controller.policy.paths.health import SilentUplink
 from controller.policy.paths.movers import ReachChoice
 from controller.policy.paths.uplinks import Leaves
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
-from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, FailoverFired, Reported, Resulted, Role
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, FailoverFired, Reported, Resulted
 
 log = logging.getLogger(__name__)
 
 AIMS: Mapping[type[Directive], str] = {Prefer: "move connections", Arm: "arm failover", Disarm: "disarm failover"}
-UNREPORTED_S = 1.5 * PERIOD_S  # a terminal without a report for this long is checked by the clock
+UNREPORTED_S = 1.5  # a terminal without a report for this long is checked by the clock
 
 
 class SteeringManager:
-    def __init__(self, config: Config, wanted: Wanted, tickets: Tickets, now: float) -> None:
-        self.agents: dict[str, Agent] = {}  # by name, including disconnected ones
+    def __init__(self, config: Config, agents: AgentRegistry, wanted: Wanted, tickets: Tickets, now: float) -> None:
+        self._agents = agents
+        self.movers: dict[str, Mover] = {}  # by the agent's name, including disconnected ones
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
         self.paths_reported = False  # a port, failover or end changed a path since the last look
-        self._orders = Orders(self.agents, self.logbook, tickets)
-        self._sessions: dict[int, Agent] = {}
-        self._residents = AddressIndex(())
-        self._claims = OwnershipArbiter(self._residents)
-        self._witnesses = OwnSideReports()
-        self._servers: tuple[str, ...] = ()
-        self._unlisted = False  # a connected server is not in gateway.yaml
+        self._orders = Orders(self.movers, self.logbook, tickets)
         self._touched: dict[str, None] = {}  # terminals to tend, in order
-        self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # agents to disarm, with the terminals
+        self._disowned: list[tuple[Mover, tuple[str, ...]]] = []  # agents to disarm, with the terminals
         self._up: dict[str, dict[str, bool]] = {}  # by site: the last state of the uplinks' ports
         self.reconfigure(config, wanted, now)
 
@@ -58,20 +54,12 @@ class SteeringManager:
         self.steered = all_steered(config.sites, self.steered, wanted, now)
         self.logbook.keep(self.steered)
         self._up.clear()
-        self._residents = AddressIndex(config.sites)
-        self._claims = OwnershipArbiter(self._residents)
-        self._servers = config.servers
-        self._witnesses.keep(self.steered)
-        self._look_for_unlisted()
-        for agent in self.agents.values():
-            agent.concerns &= self.steered.keys()  # its next report sets it again
-            for name in agent.concerns:
-                self.steered[name].attended(agent)
-            agent.arms.keep(self.steered)
-        here = [agent for agent in self._sessions.values() if agent.role is Role.TERMINAL]
-        for agent in here:
-            self._claims.come(agent.name, agent.terminal, agent.addresses)
-        self._settle_ownership((agent.name for agent in here), now)
+        for mover in self.movers.values():
+            mover.concerns &= self.steered.keys()  # its next report sets it again
+            for name in mover.concerns:
+                self.steered[name].attended(mover)
+            mover.arms.keep(self.steered)
+        self._own(now)
 
     # Events
 
@@ -98,89 +86,48 @@ class SteeringManager:
             entries += self._decide(steered, wanted, now)
         return entries
 
-    def opened(self, event: AgentOpened, now: float) -> None:
-        agent = self.agents.setdefault(event.name, Agent(event.name))
-        self._end_session(agent, "it has connected again", now)
-        agent.open(event, now)
-        self._sessions[event.session] = agent
-        self._look_for_unlisted()
-        at_terminal = agent.role is Role.TERMINAL
-        claims = self._claims
-        self._settle_ownership(
-            claims.come(agent.name, agent.terminal, agent.addresses) if at_terminal else claims.go(agent.name), now
-        )
-        log.info("agent %s (%s) connected from %s", agent.name, agent.role, agent.peer)
+    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, now: float) -> list[LogEntry]:
+        """Return the decisions that follow."""
+        mover = self.movers.setdefault(agent.name, Mover(agent))
+        match event:
+            case AgentOpened():
+                mover.open()
+                self._own(now)
+            case AgentClosed():
+                for directive in mover.close():
+                    self.logbook.unanswered(directive, f"its session ended before it answered ({event.reason})")
+                self._detach(mover, f"agent {agent.name} disconnected", now)
+                self._own(now)
+            case Reported():
+                return self._reported(mover, event, wanted, now)
+            case Resulted():
+                self._resulted(mover, event, now)
+            case FailoverFired():
+                return self._fired(mover, event, wanted, now)
+        return []
 
-    def closed(self, event: AgentClosed, now: float) -> None:
-        agent = self._sessions.get(event.session)
-        if agent is not None:
-            log.warning("agent %s disconnected: %s", agent.name, event.reason)
-            self._end_session(agent, event.reason, now)
-            self._settle_ownership(self._claims.go(agent.name), now)
-
-    def _end_session(self, agent: Agent, why: str, now: float) -> None:
-        if agent.session is None:
-            return
-        del self._sessions[agent.session]
-        self._look_for_unlisted()
-        for directive in agent.close(why, now):
-            self.logbook.unanswered(directive, f"its session ended before it answered ({why})")
-        self._detach(agent, f"agent {agent.name} disconnected", now)
-
-    def _detach(self, agent: Agent, why: str, now: float) -> None:
+    def _detach(self, mover: Mover, why: str, now: float) -> None:
         """Remove the agent from all terminals that it reports."""
-        for name in agent.concerns:
+        for name in mover.concerns:
             self._touched[name] = None
-            self.steered[name].left(agent, why, now)
-        agent.concerns = frozenset()
+            self.steered[name].left(mover, why, now)
+        mover.concerns = frozenset()
 
-    def checked(self, event: AgentEvent, wanted: Wanted, now: float) -> AgentEvent:
-        """Return the event. In a server's report, `confirmed` holds the connections that count."""
-        agent = self._sessions.get(event.session)
-        if agent is None or not isinstance(event, Reported):
-            return event
-        if agent.role is not Role.RELAY:
-            if self._unlisted:  # costly: a gateway reports thousands of connections
-                self._witnesses.report(event, self._residents.own_side(agent.role, agent.name, agent.homes), now)
-            return event
-        listed = agent.name in self._servers
-        agent.listed = listed or agent.name in wanted.relays
-        if listed:
-            agent.unconfirmed = frozenset()
-            return event
-        own = proved_addresses(agent.peer, wanted.relays.get(agent.name))
-        confirmed, agent.unconfirmed = self._witnesses.confirmed(
-            agent.name, own, event.connections, self._residents.alone, now
-        )
-        return replace(event, confirmed=confirmed)
-
-    def _look_for_unlisted(self) -> None:
-        servers = (agent.name for agent in self._sessions.values() if agent.role is Role.RELAY)
-        self._unlisted = any(name not in self._servers for name in servers)
-
-    def on_early_report(self, session: int, now: float) -> None:
-        """Count a report whose content the next report includes."""
-        if session in self._sessions:
-            self._sessions[session].report_again(now)
-
-    def reported(self, event: Reported, wanted: Wanted, now: float) -> list[LogEntry]:
-        agent = self._sessions.get(event.session)
-        if agent is None:
-            return []
-        agent.report(event, now)
-        speaker = self.speaker(event.session)
+    def _reported(self, mover: Mover, event: Reported, wanted: Wanted, now: float) -> list[LogEntry]:
+        speaker = self._agents.speaker(event.session)
         if speaker is None:
             return []
-        readings, ways = agent.weigh(event, *speaker, wanted)
+        agent = mover.agent
+        readings, ways = mover.weigh(event, *speaker, wanted)
         concerns = frozenset((*agent.owns, *ways))
-        for name in agent.concerns - concerns:
-            self.steered[name].left(agent, f"agent {agent.name} no longer reports it", now)
-        for name in concerns - agent.concerns:
-            self.steered[name].attended(agent)
-        self._touched |= dict.fromkeys(agent.concerns | concerns)
-        agent.concerns = concerns
+        for name in mover.concerns - concerns:
+            self.steered[name].left(mover, f"agent {agent.name} no longer reports it", now)
+        for name in concerns - mover.concerns:
+            self.steered[name].attended(mover)
+        self._touched |= dict.fromkeys(mover.concerns | concerns)
+        mover.concerns = concerns
         for name in concerns:
-            self.steered[name].flags_seen(agent, wanted, now)
+            self.steered[name].flags_seen(mover, wanted, now)
         before = now - event.interval_ms / 1000
         for (name, uplink), reading in readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
@@ -190,70 +137,67 @@ class SteeringManager:
                 self.steered[name].reported(uplink, reading, agent.name, now)
         return [entry for name in concerns for entry in self._decide(self.steered[name], wanted, now)]
 
-    def resulted(self, event: Resulted, now: float) -> None:
-        agent = self._sessions.get(event.session)
-        terminal = agent.ordered_of(event.directive) if agent else None
-        order = agent.answered(event.directive) if agent else None
-        if agent is None or order is None:
+    def _resulted(self, mover: Mover, event: Resulted, now: float) -> None:
+        terminal, order = mover.ordered_of(event.directive), mover.answered(event.directive)
+        if order is None:
             return
-        agent.seen(now)
         self.logbook.resulted(event)
         if not event.done:
             log.warning(
-                "agent %s could not %s: %s", agent.name, AIMS.get(type(order), "follow its order"), event.answer
+                "agent %s could not %s: %s", mover.name, AIMS.get(type(order), "follow its order"), event.answer
             )
         steered = self.steered.get(terminal) if terminal is not None else None
         if steered is not None:  # the terminal may have left the configuration
             reached = event.done or event.connections > 0
-            steered.found(agent).answered(event.directive, reached, now)
+            steered.found(mover).answered(event.directive, reached, now)
             if not reached:
-                steered.could_not(agent, event.answer, now)
+                steered.could_not(mover, event.answer, now)
                 self._touched[steered.name] = None
         if isinstance(order, Arm) and not event.done:
-            agent.arms.refused(order.name, event.answer)
+            mover.arms.refused(order.name, event.answer)
 
-    def fired(self, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
+    def _fired(self, mover: Mover, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
         """Return the entry for the gateway. The agent has already moved its connections."""
-        agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
-        if agent is None or (steered is not None and agent.repeats(event)):
+        steered = self.steered.get(event.name)
+        if steered is not None and mover.repeats(event):
             return []
-        expected = steered.expected(agent, wanted, now) if steered else None
+        expected = steered.expected(mover, wanted, now) if steered else None
         if steered is None or expected is None:
-            agent.doubt(event)
+            mover.doubt(event)
             return []
-        agent.seen(now)
         self.paths_reported = True
         steered.fired(expected, event.stalled_ms, now)
         stalled = f"no progress for {event.stalled_ms} ms with data in flight; {expected.limits}"
         reason = f"{expected.watched} is dead ({stalled})"
         entry = self.logbook.write(event.name, now, By.FAILOVER, expected.fallback, expected.watched, reason, hard=True)
-        self.logbook.fired(entry, agent.name, event)
-        entry.reporters = (agent.name,)
-        log.warning("%s: agent %s moved from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, reason)
+        self.logbook.fired(entry, mover.name, event)
+        entry.reporters = (mover.name,)
+        log.warning("%s: agent %s moved from %s to %s: %s", event.name, mover.name, entry.left, entry.uplink, reason)
         self._touched[event.name] = None
-        steered.attended(agent)
-        steered.found(agent).moved()
-        agent.concerns |= {event.name}
+        steered.attended(mover)
+        steered.found(mover).moved()
+        mover.concerns |= {event.name}
         if expected.watched != steered.course.active or not steered.is_policies(wanted):
             entry.gateway.done, entry.gateway.answer = (
                 True,
                 (f"nothing moved: {steered.course.active} was chosen in the meantime"),
             )
-            steered.moved_hard(agent, agent.tokens(event.name), now)
+            steered.moved_hard(mover, mover.tokens(event.name), now)
             return []
         steered.move(entry.uplink, now)
         return [entry]
 
     def tick(self, wanted: Wanted, now: float) -> list[LogEntry]:
-        for agent in self.agents.values():
-            for directive in agent.overdue(now):
-                self.logbook.unanswered(directive, f"it did not answer within {ANSWERS_WITHIN_S:.0f} s")
-            if agent.falls_silent(now):
-                log.warning("agent %s is silent: its earlier reports are discarded", agent.name)
-                self._detach(agent, f"agent {agent.name} is silent", now)
+        for mover in self.movers.values():
+            for directive in mover.overdue(now):
+                self.logbook.unanswered(directive, f"it did not answer within {ANSWERED_WITHIN_S:.0f} s")
+        for agent in self._agents.fallen_silent(now):
+            mover = self.movers[agent.name]
+            mover.forget()
+            self._detach(mover, f"agent {agent.name} is silent", now)
         entries = []
         for steered in self.steered.values():
-            if (steered.agents or steered.watched) and now - steered.looked_at >= UNREPORTED_S:
+            if (steered.movers or steered.watched) and now - steered.looked_at >= UNREPORTED_S:
                 self._touched[steered.name] = None
                 entries += self._decide(steered, wanted, now)
         return entries
@@ -285,9 +229,9 @@ class SteeringManager:
         steered = self.steered[terminal]
         steered.start(uplink, now)
         self._disowned += [
-            (agent, (terminal,))
-            for agent in self.agents.values()  # agents that see its connections are disarmed by tend()
-            if agent.alive and agent.name not in steered.agents and agent.arms.get(terminal)
+            (mover, (terminal,))
+            for mover in self.movers.values()  # agents that see its connections are disarmed by tend()
+            if mover.agent.alive and mover.name not in steered.movers and mover.arms.get(terminal)
         ]
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "a person requested it", hard=False)
 
@@ -312,12 +256,12 @@ class SteeringManager:
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
         disowned, self._disowned = self._disowned, []
-        for agent, terminals in disowned:
-            yield from self._orders.disarm(agent, terminals, now)
+        for mover, terminals in disowned:
+            yield from self._orders.disarm(mover, terminals, now)
         touched, self._touched = self._touched, {}
         for name in touched:
             steered = self.steered.get(name)
-            if steered is not None and steered.agents:
+            if steered is not None and steered.movers:
                 yield from self._orders.keep(steered, wanted, now)
 
     def copied(self, decision: CopyDecision, now: float) -> LogEntry:
@@ -325,28 +269,17 @@ class SteeringManager:
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
 
-    # Ownership
-
-    def speaker(self, session: int) -> AgentScope | None:
-        agent = self._sessions.get(session)
-        return self._residents.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
-
-    def name_of(self, session: int) -> str | None:
-        """Return the name of a session's agent, or None."""
-        agent = self._sessions.get(session)
-        return agent.name if agent is not None else None
-
-    def speaks_for(self, session: int) -> tuple[str, ...]:
-        agent = self._sessions.get(session)
-        return agent.owns if agent else ()
-
-    def _settle_ownership(self, names: Iterable[str], now: float) -> None:
-        for agent in (self.agents[name] for name in names):
-            agent.settle(self._claims.homes(agent.name), self._claims.why_not(agent.name))
-            for name in agent.concerns - set(agent.owns):
+    def _own(self, now: float) -> None:
+        """Take up the changes of ownership: an agent no longer reports, or guards, a terminal that it does not own."""
+        for mover in self.movers.values():
+            if not mover.agent.connected or mover.agent.owns == mover.owned:
+                continue
+            mover.own()
+            owned = frozenset(mover.owned)
+            for name in mover.concerns - owned:
                 self._touched[name] = None
-                self.steered[name].left(agent, f"agent {agent.name} no longer speaks for it", now)
-            agent.concerns &= frozenset(agent.owns)
-            disowned = tuple(name for name in agent.arms if name not in agent.owns)
+                self.steered[name].left(mover, f"agent {mover.name} no longer speaks for it", now)
+            mover.concerns &= owned
+            disowned = tuple(name for name in mover.arms if name not in owned)
             if disowned:
-                self._disowned.append((agent, disowned))
+                self._disowned.append((mover, disowned))

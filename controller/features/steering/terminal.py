@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from controller.agents.agent import Agent
+from controller.features.steering.mover import Mover
 from controller.model.config import Mode, Site, Terminal
 from controller.model.known import Wanted
 from controller.policy.paths import health
@@ -121,7 +121,7 @@ class Steered:
             for uplink in site.uplinks
         }
         self.course = Course(wanted.active_uplink(site, terminal), now)
-        self.agents: dict[str, Agent] = {}  # live agents that report it
+        self.movers: dict[str, Mover] = {}  # live agents that report it, by name
         self.looked_at = now
         self.watched = False  # by the ends of its uplinks
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
@@ -185,8 +185,8 @@ class Steered:
     def fired(self, failover: ArmedFailover, stalled_ms: int, now: float) -> None:
         self.paths[failover.watched] = health.fired(self.paths[failover.watched], stalled_ms, failover.limits, now)
 
-    def flags_seen(self, agent: Agent, wanted: Wanted, now: float) -> None:
-        self.found(agent).reported(agent.standings.get(self.name), self.standing(wanted), now)
+    def flags_seen(self, mover: Mover, wanted: Wanted, now: float) -> None:
+        self.found(mover).reported(mover.standings.get(self.name), self.standing(wanted), now)
 
     def passed(self, now: float) -> None:
         self.looked_at = now
@@ -196,15 +196,15 @@ class Steered:
         """Return whether the terminal can use these uplinks. The configuration may no longer have them."""
         return all(uplink in self.able for uplink in uplinks)
 
-    def attended(self, agent: Agent) -> None:
-        self.agents[agent.name] = agent
+    def attended(self, mover: Mover) -> None:
+        self.movers[mover.name] = mover
 
-    def left(self, agent: Agent, why: str, now: float) -> None:
+    def left(self, mover: Mover, why: str, now: float) -> None:
         """Remove an agent. Without any agent the health is unknown, and the active uplink stays."""
-        if self.agents.pop(agent.name, None) and not self.agents:
+        if self.movers.pop(mover.name, None) and not self.movers:
             self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
-        self._followed.pop(agent.name, None)
-        self._could_not.pop(agent.name, None)
+        self._followed.pop(mover.name, None)
+        self._could_not.pop(mover.name, None)
 
     # Decisions
 
@@ -221,7 +221,7 @@ class Steered:
 
     def is_policies(self, wanted: Wanted) -> bool:
         """Return whether policies steer the terminal. They need an agent or an end that watches."""
-        return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
+        return bool(self.movers or self.watched) and self.is_left_to_them(wanted)
 
     def is_left_to_them(self, wanted: Wanted) -> bool:
         return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
@@ -253,96 +253,96 @@ class Steered:
         self._followed.clear()
 
     def choose(self, now: float) -> ReachChoice:
-        by_age = sorted(self.agents.values(), key=lambda agent: agent.session or 0)
-        return choose(self._reach(agent, now) for agent in by_age)
+        by_age = sorted(self.movers.values(), key=lambda mover: mover.agent.session)
+        return choose(self._reach(mover, now) for mover in by_age)
 
-    def _reach(self, agent: Agent, now: float) -> Reach:
+    def _reach(self, mover: Mover, now: float) -> Reach:
         """Return the agent's reach. A relay whose order failed for all of these connections leaves them to others."""
-        reach = agent.reach(self.name)
-        if self.where and not self.where_of(agent):
+        reach = mover.reach(self.name)
+        if self.where and not self.where_of(mover):
             return replace(reach, unable=reach.unable or ONE_PATH)
-        failed = self._could_not.get(agent.name)
-        if failed is None or now - failed.at >= FOLLOWED_FOR_S or not failed.tokens.issuperset(agent.tokens(self.name)):
+        failed = self._could_not.get(mover.name)
+        if failed is None or now - failed.at >= FOLLOWED_FOR_S or not failed.tokens.issuperset(mover.tokens(self.name)):
             return reach
         return replace(reach, unable=failed.why)
 
-    def could_not(self, agent: Agent, why: str, now: float) -> None:
-        if agent.role is Role.RELAY:
-            self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
+    def could_not(self, mover: Mover, why: str, now: float) -> None:
+        if mover.role is Role.RELAY:
+            self._could_not[mover.name] = Failed(frozenset(mover.tokens(self.name)), why, now)
 
-    def failover(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
+    def failover(self, mover: Mover, wanted: Wanted, now: float) -> ArmedFailover | None:
         """Return the failover to arm at this agent, or None. After too many moves policies pause, and none is armed."""
         if self.course.rests(now):
             return None
-        standing = agent.standings.get(self.name)
+        standing = mover.standings.get(self.name)
         srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
         leaves = way(self.site, self.terminal, wanted).leaves
-        copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
-        return failover(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
+        copied = mover.role is Role.TERMINAL and leaves is Leaves.BY_ALL
+        return failover(self.name, self.course.active, self.where_of(mover), self._able_paths, srtt_us, copied)
 
-    def expected(self, agent: Agent, wanted: Wanted, now: float) -> ArmedFailover | None:
+    def expected(self, mover: Mover, wanted: Wanted, now: float) -> ArmedFailover | None:
         """Return the failover that fired, or None. One from an earlier run is assumed to be what would be armed now."""
-        known = agent.fired(self.name, now)
+        known = mover.fired(self.name, now)
         if known is not None:
             return known if self.can_use(known.watched, known.fallback) else None
-        tells = self.name in agent.concerns or self.name in agent.owns
-        if not tells or not self.is_left_to_them(wanted) or not agent.arms.fired_unknown(self.name):
+        tells = self.name in mover.concerns or self.name in mover.agent.owns
+        if not tells or not self.is_left_to_them(wanted) or not mover.arms.fired_unknown(self.name):
             return None
-        own = any(each.role is Role.TERMINAL for each in self.agents.values())
-        if agent.role is Role.RELAY and own and not agent.listed:
+        own = any(each.role is Role.TERMINAL for each in self.movers.values())
+        if mover.role is Role.RELAY and own and not mover.agent.listed:
             return None
-        return self.failover(agent, wanted, now)
+        return self.failover(mover, wanted, now)
 
     # Orders
 
-    def where_of(self, agent: Agent) -> Paths:
+    def where_of(self, mover: Mover) -> Paths:
         """Return the addresses of the agent's connections, by uplink.
 
-        The terminal's own agent does not see the gateway's addresses that carry relayed connections.
+        The terminal's own mover does not see the gateway's addresses that carry relayed connections.
         """
-        return self._where_itself if agent.role is Role.TERMINAL else self.where
+        return self._where_itself if mover.role is Role.TERMINAL else self.where
 
-    def prefer(self, agent: Agent, uplink: str, hard: bool) -> Prefer:
+    def prefer(self, mover: Mover, uplink: str, hard: bool) -> Prefer:
         """Return the order to prefer an uplink. A hard order leaves only dead paths; live ones are flagged later."""
-        where = self.where_of(agent)
+        where = self.where_of(mover)
         others = [name for name in where if name != uplink]
         dead = [name for name in others if self.paths[name].health is health.UplinkHealth.DEAD]
         hard = hard and bool(dead)
         left = tuple(where[name] for name in (dead if hard else others))
         return Prefer(where[uplink], left, hard)
 
-    def found(self, agent: Agent) -> OriginalBackupFlags:
-        return self._found.setdefault(agent.name, OriginalBackupFlags())
+    def found(self, mover: Mover) -> OriginalBackupFlags:
+        return self._found.setdefault(mover.name, OriginalBackupFlags())
 
-    def was_told_by(self, agent: Agent) -> bool:
-        return agent.name in self._found
+    def was_told_by(self, mover: Mover) -> bool:
+        return mover.name in self._found
 
-    def found_backup(self, agent: Agent) -> tuple[str, ...]:
+    def found_backup(self, mover: Mover) -> tuple[str, ...]:
         default = self.terminal.default_uplink
-        return self.found(agent).backup(self.where_of(agent), default, agent.role is Role.TERMINAL)
+        return self.found(mover).backup(self.where_of(mover), default, mover.role is Role.TERMINAL)
 
-    def give_back(self, agent: Agent) -> Prefer:
-        backup, where = self.found_backup(agent), self.where_of(agent)
+    def give_back(self, mover: Mover) -> Prefer:
+        backup, where = self.found_backup(mover), self.where_of(mover)
         path = (address for name, there in where.items() if name not in backup for address in there)
         return Prefer(tuple(path), tuple(where[name] for name in backup), hard=False)
 
-    def let_go(self, agent: Agent) -> Prefer:
+    def let_go(self, mover: Mover) -> Prefer:
         """Return the order that clears every flag, so that no path is preferred."""
-        return Prefer(tuple(address for there in self.where_of(agent).values() for address in there), (), hard=False)
+        return Prefer(tuple(address for there in self.where_of(mover).values() for address in there), (), hard=False)
 
-    def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
+    def unfollowed(self, mover: Mover, tokens: Iterable[int], now: float) -> frozenset[int]:
         """Return the connections without a recent order, and mark them as ordered."""
-        before, since = self._followed.get(agent.name, (frozenset(), now))
+        before, since = self._followed.get(mover.name, (frozenset(), now))
         if now - since >= FOLLOWED_FOR_S:
             before, since = frozenset(), now
         new = frozenset(tokens) - before
         if new:
-            self._followed[agent.name] = (before | new, since)
+            self._followed[mover.name] = (before | new, since)
         return new
 
-    def moved_hard(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
+    def moved_hard(self, mover: Mover, tokens: Iterable[int], now: float) -> None:
         """Record connections as ordered by a hard move. It only leaves dead paths, so they are checked again soon."""
-        self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
+        self._followed[mover.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
 
 
 def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:

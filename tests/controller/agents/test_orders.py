@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from controller.agents import order_kinds
-from controller.agents.order_kinds import OrderKind
+from controller.agents.agent import Agent
+from controller.agents.order_kinds import LEASE_MS, OrderKind
 from controller.agents.order_slot import AGAIN_AFTER_S, ANSWERED_WITHIN_S
-from controller.agents.registry import AgentRegistry, ConnectedAgent
+from controller.agents.registry import AgentRegistry
 from controller.protocol.orders import (
     AnswerProbes,
     AnswerSession,
+    Cap,
+    Caps,
     Choices,
     Direct,
     Eliminate,
@@ -29,6 +33,7 @@ from controller.protocol.orders import (
     ProbeRoute,
     Relay,
     RelayChoice,
+    ReportEvery,
     Tickets,
     TunnelOrder,
     Tunnels,
@@ -38,6 +43,7 @@ from controller.protocol.reports import (
     AgentOpened,
     Answering,
     Capability,
+    Capping,
     Cost,
     Elimination,
     InterceptionReport,
@@ -50,8 +56,10 @@ from controller.protocol.reports import (
     TunnelEnd,
     Tunnelling,
 )
+from tests.controller import sites
 from tests.fakes.eliminator import EMPTY
 
+CONFIG = sites.loaded(sites.document())
 RELAY_REPORT = RelayReport("", False, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "")
 
 
@@ -79,6 +87,10 @@ def _choices(prefix: str) -> Choices:
     return Choices((RelayChoice(prefix, ("oslo",)),))
 
 
+def _caps(segments: int) -> Caps:
+    return Caps(LEASE_MS, (Cap("10.1.0.7", "192.0.2.1", segments),))
+
+
 # Two different orders of each kind, and what a report shows of one.
 CASES: dict[str, tuple[Any, Any, Callable[[Any], dict[str, Any]]]] = {
     "ELIMINATION": (
@@ -102,7 +114,7 @@ CASES: dict[str, tuple[Any, Any, Callable[[Any], dict[str, Any]]]] = {
     "PROBE_ANSWERS": (
         _sessions(1),
         _sessions(2),
-        lambda order: {"answering": Answering("", 0, 0, 0, 0, 0) if order.sessions else None},
+        lambda order: {"answering": Answering("") if order.sessions else None},
     ),
     "HEALTH_PROBES": (
         _health("wifi"),
@@ -115,10 +127,15 @@ CASES: dict[str, tuple[Any, Any, Callable[[Any], dict[str, Any]]]] = {
         _intercept("laptop"),
         lambda order: {"interception": InterceptionReport("", (), (), ()) if order.terminals else None},
     ),
+    "WINDOW_CAPS": (_caps(9), _caps(10), lambda order: {"capping": Capping("clamp", 1, ()) if order.caps else None}),
+    "REPORT_INTERVAL": (ReportEvery(250), ReportEvery(500), lambda order: {}),
     "RELAY_CHOICES": (_choices("192.0.2.0/24"), _choices("198.51.100.0/24"), lambda order: {}),
 }
 KINDS = {name: each for name, each in vars(order_kinds).items() if isinstance(each, OrderKind)}
 NAMES = sorted(KINDS)
+# A lease renews caps, and reports show neither choices nor the interval.
+SHOWN = [name for name in NAMES if name not in ("WINDOW_CAPS", "RELAY_CHOICES", "REPORT_INTERVAL")]
+ABLE = [name for name in NAMES if KINDS[name].capability is not None]
 
 
 def test_every_kind_of_order_is_tried() -> None:
@@ -132,7 +149,7 @@ class World:
     name: str
     wanted: Any
     now: float = 100.0
-    registry: AgentRegistry = field(default_factory=lambda: AgentRegistry(Tickets()))
+    registry: AgentRegistry = field(default_factory=lambda: AgentRegistry(CONFIG, Tickets()))
     session: int = 0
     holds: Any = None
     reason: str = ""  # why the agent refuses its orders
@@ -143,12 +160,12 @@ class World:
 
     def join(self, lacks: str = "") -> None:
         self.session += 1
-        capability = Capability(self.kind.capability, not lacks, lacks)
+        capability = Capability(self.kind.capability or "report", not lacks, lacks)
         opened = AgentOpened(self.session, "a", "", Role.GATEWAY, PathManager.KERNEL, "", (capability,), ())
         self.registry.on_event(opened, self.now)
 
     @property
-    def agent(self) -> ConnectedAgent:
+    def agent(self) -> Agent:
         found = self.registry.of(self.session)
         assert found is not None
         return found
@@ -171,10 +188,14 @@ class World:
         self.registry.on_event(Reported(self.session, 1, 1000, (), Cost(0, 0), **shown), self.now)
 
     def settled(self) -> Iterator[bool]:
-        """Yield whether nothing is sent, at many later times."""
+        """Yield whether nothing is sent, or what the agent has is renewed, at many later times."""
         for _ in range(20):
             self.report()
-            yield not self.due(AGAIN_AFTER_S)
+            sent = self.due(AGAIN_AFTER_S)
+            for direct in sent:
+                self.tell(self.result(direct))
+            leased = self.kind.lease_s is not None and self.wanted != self.kind.nothing
+            yield [each.order for each in sent] == ([self.wanted] if leased else [])
 
 
 @pytest.fixture(params=NAMES)
@@ -229,6 +250,17 @@ def test_refused_order_is_repeated_after_a_while(world: World) -> None:
     assert all(world.settled())
 
 
+def test_lease_is_renewed_in_time() -> None:
+    world = World("WINDOW_CAPS", CASES["WINDOW_CAPS"][0])
+    acknowledged(world)
+    renewed_at = []
+    for _ in range(60):
+        for direct in world.due(0.1):
+            renewed_at.append(world.now)
+            world.tell(world.result(direct))
+    assert max(b - a for a, b in pairwise([100.0, *renewed_at])) <= LEASE_MS / 1000 / 2
+
+
 def test_second_result_changes_nothing(world: World) -> None:
     (direct,) = world.due()
     result = world.result(direct)
@@ -249,7 +281,7 @@ def test_change_waits_for_the_open_order(world: World) -> None:
     assert all(world.settled())
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if each != "RELAY_CHOICES"])  # reports do not show those
+@pytest.mark.parametrize("name", SHOWN)
 def test_what_a_report_does_not_show_is_ordered_again(name: str) -> None:
     world = World(name, CASES[name][0])
     acknowledged(world)
@@ -282,7 +314,7 @@ def test_new_session_gets_the_order_although_the_last_one_left_it_open(world: Wo
 
 def test_restarted_controller_orders_what_the_agent_holds_already(world: World) -> None:
     acknowledged(world)
-    world.registry = AgentRegistry(Tickets())
+    world.registry = AgentRegistry(CONFIG, Tickets())
     world.join()
     acknowledged(world)
     assert all(world.settled())
@@ -300,7 +332,9 @@ def test_agent_that_should_have_nothing_gets_an_order_only_if_something_may_be_t
     assert bool(world.due()) is world.kind.outlives
 
 
-def test_agent_without_the_capability_gets_no_order(world: World) -> None:
+@pytest.mark.parametrize("name", ABLE)
+def test_agent_without_the_capability_gets_no_order(name: str) -> None:
+    world = World(name, CASES[name][0])
     world.join(lacks="its kernel is too old")
     assert not world.due() and not world.due(1000.0)
     assert world.agent.slot(world.kind).unable == "its kernel is too old"

@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 
-from controller.agents.agent import CROSSED_S, GONE_AFTER_S, Agent
+from controller.agents.agent import GONE_AFTER_S, Agent
+from controller.features.steering.arms import CROSSED_S
 from controller.features.steering.logbook import By
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplink_choice import MOST_MOVES, MOVES_WITHIN_S
@@ -32,7 +33,11 @@ SERVER = "198.51.100.1"
 
 
 def agent(scene: SteeringScenario, name: str) -> Agent:
-    return scene.core.steering.agents[name]
+    return scene.core.agents.known[name]
+
+
+def concerns(scene: SteeringScenario, name: str) -> frozenset[str]:
+    return scene.core.steering.movers[name].concerns
 
 
 moments = count(1)
@@ -64,9 +69,9 @@ def test_named_agent_takes_its_terminal_from_a_guest() -> None:
     scene.drain()
     assert not guest.armed and guest.orders[-1] == Disarm("client")
     scene.downloads(2)
-    assert agent(scene, "client").concerns == {"client"} and client.armed
-    assert not agent(scene, "guest").concerns and not guest.armed
-    missing = agent_view(agent(scene, "guest"), 0.0).missing
+    assert concerns(scene, "client") == {"client"} and client.armed
+    assert not concerns(scene, "guest") and not guest.armed
+    missing = agent_view(scene.core, agent(scene, "guest"), 0.0).missing
     assert [each.reason for each in missing] == [
         "it has addresses of the terminal client, and the agent client already speaks for that terminal"
     ]
@@ -95,7 +100,7 @@ def test_guest_owns_the_terminal_after_the_owner_leaves() -> None:
     scene.leave(client)
     assert agent(scene, "guest").owns == ("client",) and agent(scene, "guest").owns_nobody is None
     scene.second()
-    assert agent(scene, "guest").concerns == {"client"} and guest.armed
+    assert concerns(scene, "guest") == {"client"} and guest.armed
     assert not scene.core.steering.steered["client"].paths["wifi"].window, "sent before it owned the terminal"
 
 
@@ -105,23 +110,23 @@ def test_silent_owner_still_owns_its_terminal() -> None:
     guest = scene.client("guest", terminal="client")
     for _ in range(int(GONE_AFTER_S) + 2):
         scene.second(guest)
-    assert agent(scene, "client").silent and not agent(scene, "guest").concerns
+    assert agent(scene, "client").silent and not concerns(scene, "guest")
 
 
 def test_first_of_two_guests_keeps_the_terminal() -> None:
     scene = SteeringScenario()
     first, second = (scene.client(name, terminal="client") for name in ("a-guest", "an-earlier-letter"))
     scene.second()
-    assert agent(scene, "a-guest").concerns == {"client"} and not agent(scene, "an-earlier-letter").concerns
+    assert concerns(scene, "a-guest") == {"client"} and not concerns(scene, "an-earlier-letter")
     assert "the agent a-guest, which connected first, already speaks for that terminal" in (
         agent(scene, "an-earlier-letter").owns_nobody or ""
     )
     scene.leave(first)
     scene.second()
-    assert agent(scene, "an-earlier-letter").concerns == {"client"}
+    assert concerns(scene, "an-earlier-letter") == {"client"}
     scene.join(first)
     scene.second()
-    assert agent(scene, "an-earlier-letter").concerns == {"client"} and not agent(scene, "a-guest").concerns
+    assert concerns(scene, "an-earlier-letter") == {"client"} and not concerns(scene, "a-guest")
     scene.leave(second)
     assert agent(scene, "a-guest").owns == ("client",)
 
@@ -133,8 +138,8 @@ def test_agent_owns_only_the_terminal_of_its_enrolment() -> None:
     scene.join(thief)
     guest, _ = scene.client("guest"), scene.connection(SERVER)
     scene.downloads(2)
-    assert agent(scene, "phone").concerns == {"phone"} and agent(scene, "phone").owns_nobody is None
-    assert not any(agent(scene, each.name).concerns or each.armed for each in (guest, thief))
+    assert concerns(scene, "phone") == {"phone"} and agent(scene, "phone").owns_nobody is None
+    assert not any(concerns(scene, each.name) or each.armed for each in (guest, thief))
     assert agent(scene, "guest").owns_nobody == (
         "it was enrolled for the terminal guest, which gateway.yaml does not have"
     )
@@ -167,7 +172,7 @@ def test_enrolled_agent_is_the_terminal_and_no_relay_of_its_name() -> None:
     scene.join(laptop)
     scene.join(FakeHost("client", Role.RELAY, (WIFI, "203.0.113.9"), scene.world))
     scene.second()
-    assert agent(scene, "laptop").concerns == {"client"} and agent(scene, "laptop").homes.keys() == {WIFI, LTE, WIFI6}
+    assert concerns(scene, "laptop") == {"client"} and agent(scene, "laptop").homes.keys() == {WIFI, LTE, WIFI6}
 
 
 def test_guest_that_returns_armed_is_disarmed() -> None:

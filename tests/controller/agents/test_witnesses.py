@@ -44,7 +44,7 @@ def test_server_with_invented_connections_moves_no_terminal() -> None:
     lose(scene, invented, 40)
     assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
     assert not prefers(guest) and not guest.armed and client.armed
-    (why_not,) = (each.reason for each in agent_view(scene.core.steering.agents["guest"], 0.0).missing)
+    (why_not,) = (each.reason for each in agent_view(scene.core, scene.core.agents.known["guest"], 0.0).missing)
     assert "report the same connections" in why_not and "`servers`" in why_not
     assert "guest" in (course(scene.core, "client", scene.now, 0.0).other_end.nobody or "")
 
@@ -55,7 +55,7 @@ def test_loss_reported_by_both_ends_moves_the_terminal() -> None:
     connection = scene.connection()
     connection.subflows[1].terminal.backup = True
     scene.downloads(2)
-    assert scene.core.steering.agents["www"].concerns == {"client"}
+    assert scene.core.steering.movers["www"].concerns == {"client"}
     for _ in range(4):
         connection.download(100, loss=0.3)
         scene.second()
@@ -73,8 +73,8 @@ def test_server_report_expires_when_its_only_witness_leaves() -> None:
     scene.leave(client)
     scene.pass_time(KEPT_S)
     lose(scene, [connection], 10)
-    assert scene.active == "wifi" and not scene.core.steering.agents["www"].concerns
-    assert scene.core.steering.agents["www"].unconfirmed == {"client"}
+    assert scene.active == "wifi" and not scene.core.steering.movers["www"].concerns
+    assert scene.core.agents.known["www"].unconfirmed == {"client"}
 
 
 def test_server_counts_from_before_the_witness_are_ignored() -> None:
@@ -108,9 +108,9 @@ def test_port_guesses_are_remembered_for_minutes_over_a_reconnect() -> None:
     del world[1:]
     scene.join(guest)
     lose(scene, world, int(GUESSES_KEPT_S) - 5)
-    assert scene.core.steering.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
+    assert scene.core.agents.known["www"].unconfirmed == {"client"} and scene.active == "wifi"
     lose(scene, world, 10)
-    assert not scene.core.steering.agents["www"].unconfirmed and scene.active == "lte"
+    assert not scene.core.agents.known["www"].unconfirmed and scene.active == "lte"
 
 
 def test_server_that_guesses_new_ports_moves_no_terminal() -> None:
@@ -151,7 +151,7 @@ def test_server_reports_count_only_for_its_session_address() -> None:
     scene.join(guest)
     lose(scene, [connection], 10)
     assert scene.active == "wifi" and not scene.entries() and not prefers(guest)
-    (reason,) = (each.reason for each in agent_view(scene.core.steering.agents["www"], 0.0).missing)
+    (reason,) = (each.reason for each in agent_view(scene.core, scene.core.agents.known["www"], 0.0).missing)
     assert "to www's address (198.51.100.66:40000)" in reason
 
 

@@ -92,10 +92,10 @@ def test_probe_result_arrives_complete_and_once(fake_controller: FakeController)
     directive_for(fake_controller, stream, opened.session, 5, probe(1))
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, answer="begun")))
     assert fake_controller.event(Resulted).done
-    word = pb.ProbeReport(directive=5, transport="udp6", hardware=True, **columns(decode.MOST_PACKETS))
+    word = pb.ProbeReport(directive=5, transport="udp6", **columns(decode.MOST_PACKETS))
     stream.say(pb.FromAgent(probe_report=word))
     probed = fake_controller.event(ProbeReport)
-    assert (probed.session, probed.directive, probed.transport, probed.hardware) == (opened.session, 5, "udp6", True)
+    assert (probed.session, probed.directive, probed.transport) == (opened.session, 5, "udp6")
     assert len(probed.packets) == decode.MOST_PACKETS
     assert probed.packets[-1] == ProbePacket(19_999, 1440, *[HOUR_NS - 1] * 4)
     stream.say(pb.FromAgent(probe_report=pb.ProbeReport(directive=5)))

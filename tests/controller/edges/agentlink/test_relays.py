@@ -135,10 +135,10 @@ def test_distance_result_is_accepted_once_and_only_if_ordered(fake_controller: F
 def test_intercept_order_arrives_complete(fake_controller: FakeController) -> None:
     stream, opened = fake_controller.served(fake_controller.enrolled("home"))
     relay = InterceptRelay("oslo", "198.51.100.7", 443, draining=True, key_sha256=b"\1" * 32)
-    order = Intercept("rl-home", relays=(relay,), block=True, left_alone=("192.0.2.0/24",))
+    order = Intercept("rl-home", relays=(relay,), block=True, excepted=("192.0.2.0/24",))
     fake_controller.agents.perform(Direct(opened.session, 5, order))
     take = stream.on_event().directive.intercept
     (oslo,) = take.relays
     assert (oslo.name, oslo.address, oslo.port, oslo.draining) == ("oslo", "198.51.100.7", 443, True)
     assert oslo.key_sha256 == b"\1" * 32, "the gateway accepts no other key"
-    assert (take.port, take.block, list(getattr(take, "except"))) == ("rl-home", True, ["192.0.2.0/24"])
+    assert (take.port, take.block, list(take.excepted)) == ("rl-home", True, ["192.0.2.0/24"])

@@ -342,6 +342,9 @@ class FakeCore:
         self._answer()
         return self.snapshot
 
+    def alive(self) -> None:
+        self._answer()
+
     def program(self, gateway: str) -> Program | None:
         return {"home": PROGRAM, "shed": None}[gateway]
 

@@ -18,6 +18,7 @@ from controller.edges.runtime import service
 from controller.edges.state.store import Store
 from controller.features.probing import probe_evaluation
 from controller.features.probing.path_record import Estimate, Estimated
+from controller.features.steering.mover import Mover
 from controller.model.config import Mode
 from controller.policy.bandwidth.rates import Unknown
 from controller.protocol.orders import AgentEffect, Direct, HangUp
@@ -191,14 +192,14 @@ def test_failing_report_ends_only_its_agents_session(
 ) -> None:
     bad = FakeHost("bad", Role.TERMINAL, ("10.1.0.7",), agent.host.world)
     agent.tell(bad.opened(2))
-    real, taken = agent.service._core.steering.reported, threading.Event()
+    real, taken = agent.service._core.steering._reported, threading.Event()
 
-    def fails(event: Reported, *more: Any) -> Any:
+    def fails(mover: Mover, event: Reported, *more: Any) -> Any:
         if event.session == 2:
             raise OverflowError("cannot convert float infinity to integer")
-        return real(event, *more)
+        return real(mover, event, *more)
 
-    monkeypatch.setattr(agent.service._core.steering, "reported", fails)
+    monkeypatch.setattr(agent.service._core.steering, "_reported", fails)
     for _ in range(3):  # the first one fails, and the core ignores the others
         agent.service.post(bad.report(), taken.set)
     agent.tell(agent.host.report())
@@ -334,7 +335,7 @@ def test_policy_decisions_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_long_estimates_run_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "", False, ()), None, None, 0.0)
+    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "", ()), None, None, 0.0)
     threads: dict[str, str] = {}
     over = threading.Event()
 

@@ -16,7 +16,7 @@ import pytest
 
 from controller.edges.runtime import service
 from controller.edges.state import files
-from controller.edges.state import store as state_store
+from controller.edges.state import writer as state_writer
 from controller.edges.state.store import Store, StoreError
 from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.probed_paths import SentProbe
@@ -217,7 +217,7 @@ def test_override_on_a_full_disk_is_saved_once_there_is_room(
     finally:
         core.stop()
     assert sum("No space left" in each.getMessage() for each in caplog.records) == 1
-    assert [each.levelname for each in caplog.records if each.name == state_store.__name__] == ["INFO"]
+    assert [each.levelname for each in caplog.records if each.name == state_writer.__name__] == ["ERROR", "INFO"]
 
 
 def test_override_on_a_full_disk_is_saved_at_a_clean_stop(

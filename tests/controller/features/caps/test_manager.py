@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from controller.agents.order_kinds import LEASE_MS, WINDOW_CAPS
+from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.core import overrides
-from controller.features.caps.holder import AGAIN_AFTER_S, LEASE_MS, MOST_CAPS, MOST_PORTS, NOTHING, CapsDraft
+from controller.features.caps.draft import MOST_CAPS, MOST_PORTS, CapsDraft
 from controller.model.config import CapRule, CapTables
 from controller.policy.caps.windows import Window
 from controller.protocol.reports import MOST_SUBFLOWS, Role
@@ -328,7 +330,7 @@ def test_new_rule_takes_effect_at_once_and_off_lifts_all_caps() -> None:
     assert most(laptop, own) not in (None, ONE_OF_TWO)
     air.reconfigured(document("off"))
     air.run(0.2)
-    assert (laptop.caps[-1], gateway.caps[-1]) == (NOTHING, NOTHING)
+    assert (laptop.caps[-1], gateway.caps[-1]) == (WINDOW_CAPS.nothing, WINDOW_CAPS.nothing)
     assert (laptop.held, gateway.held) == (None, None)
     assert (laptop.interval_ms, gateway.interval_ms) == (1000, 1000)
     told = len(laptop.caps)
@@ -350,7 +352,7 @@ def test_caps_continue_or_end_after_a_restart_as_configured() -> None:
         assert most(laptop, stream) == ALONE, "the earlier order holds until it is repeated"
     air.restart(sites.loaded(document("off")))
     air.run(1.2)
-    assert (laptop.held, laptop.caps[-1]) == (None, NOTHING)
+    assert (laptop.held, laptop.caps[-1]) == (None, WINDOW_CAPS.nothing)
 
 
 def test_false_or_cut_report_is_named_and_ignored() -> None:

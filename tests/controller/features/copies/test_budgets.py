@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.agents.agent import Agent
 from controller.core import overrides
 from controller.features.copies.metered_uplinks import PARTS, Budgets, _rate
 from controller.model.config import Mode
@@ -23,8 +24,8 @@ from controller.program.metering import counted
 from controller.program.program import METER_IDS
 from controller.program.readback import remembered
 from controller.program.render import Unwritten, known_from_file
+from controller.protocol.orders import Tickets
 from controller.protocol.reports import (
-    AgentClosed,
     AgentOpened,
     Cost,
     InterfaceCounters,
@@ -277,17 +278,17 @@ def test_interface_below_a_tunnel_counts_for_its_uplink() -> None:
     written["sites"]["home"]["uplinks"]["wifi"]["budget"] = "1MB/month"
     budgets = Budgets(sites.loaded(written), {})
     budgets.set_time(Moment(NOON, "2026-11-22", NOON + 3600, 0))
-    for session, name in ((1, "home"), (2, "far")):
-        budgets.on_event(AgentOpened(session, name, "", Role.GATEWAY, PathManager.KERNEL, "", (), ()))
+    opened = (
+        AgentOpened(at, name, "", Role.GATEWAY, PathManager.KERNEL, "", (), ())
+        for at, name in ((1, "home"), (2, "far"))
+    )
+    agents = {each.session: Agent(each, Tickets(), 0.0) for each in opened}
     for session, total in ((1, 5_000_000), (2, 9_000_000), (1, 5_900_000), (2, 19_000_000), (2, 29_000_000)):
         some = tuple(InterfaceCounters(each, total // 2, total // 2) for each in ("wlan0", "eth0"))
-        budgets.on_event(Reported(session, 1, 1000, (), Cost(0, 0), interfaces=some))
+        budgets.on_event(Reported(session, 1, 1000, (), Cost(0, 0), interfaces=some), agents[session])
     account = budgets.account("home", "wifi")
     assert account is not None and account.used.bytes == 900_000, "home's wlan0 alone"
     assert budgets.nearly("home", "wifi") == "nearly used up until 2026-12-01: 0.9 of 1.0 MB for this month"
-    budgets.on_event(AgentClosed(1, "gone"))
-    budgets.on_event(Reported(1, 2, 1000, (), Cost(0, 0), interfaces=(InterfaceCounters("wlan0", 9_000_000, 0),)))
-    assert account is budgets.account("home", "wifi"), "a report of an ended session"
 
 
 @given(left=st.integers(1, 10**15))

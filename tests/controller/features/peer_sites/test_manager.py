@@ -18,7 +18,7 @@ from controller.model.traffic import Family, Protocol
 from controller.policy.paths.arrivals import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
-from controller.protocol.orders import Eliminate
+from controller.protocol.orders import CopyPath, Eliminate
 from controller.protocol.reports import Role
 from controller.protocol.switch_messages import Ask, NeighbourSeen
 from controller.readout.build import snapshot
@@ -205,7 +205,7 @@ def test_order_has_the_configured_mac_of_an_uplink() -> None:
     """The bridge accepts no packet for another MAC, so the agent must not remember one."""
     written = document()
     written["sites"]["far"]["uplinks"]["wifi"]["mac"] = "02:00:00:00:00:77"
-    order = replace(AT_FAR, paths=(("wifi", "wifi0", "02:00:00:00:00:77"), ("lte", "lte0", None)))
+    order = replace(AT_FAR, paths=(CopyPath("wifi", "wifi0", "02:00:00:00:00:77"), CopyPath("lte", "lte0", None)))
     assert PeerSitePair(written).agent("far").orders == [order]
     word = encode.directive(2, order).directive
     assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]

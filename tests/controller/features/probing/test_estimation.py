@@ -32,7 +32,7 @@ def packets(link: FakePath, down: bool = False, bps: float | None = None) -> tup
 
 
 def estimate_of(*told: ProbePacket, link_bps: float | None = None, down: bool = False) -> Estimated:
-    return estimated(Estimate("home", "wifi", down, ProbeReport(1, 1, "", "udp", False, told), None, link_bps, at=50.0))
+    return estimated(Estimate("home", "wifi", down, ProbeReport(1, 1, "", "udp", told), None, link_bps, at=50.0))
 
 
 def check_handled(found: Estimated) -> None:
@@ -67,7 +67,7 @@ def test_path_mtu_is_found_if_only_long_packets_are_lost() -> None:
 
 
 def page_after(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> PathEstimate:
-    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "udp", False, ()), None, None, at)
+    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "udp", ()), None, None, at)
     return written(page, Estimated(order, rate_of(one_packet), rate_of(trains), None))
 
 

@@ -451,9 +451,9 @@ class AgentPair:
         if budget_bytes is not None:
             written["sites"]["home"]["uplinks"]["wifi"]["budget"] = f"{budget_bytes / 1e6:.6g}MB/day"
         self.bps, self.now = {False: bps, True: down_bps or bps}, 0.0
-        tickets = Tickets()
-        self.registry = AgentRegistry(tickets)
-        self.measuring = ProbingManager(sites.loaded(written), self.registry, tickets, {}, lambda _: None, nobody_goes)
+        config, tickets = sites.loaded(written), Tickets()
+        self.registry = AgentRegistry(config, tickets)
+        self.measuring = ProbingManager(config, self.registry, tickets, {}, nobody_goes)
         self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
         self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # time and bytes
         self.small: dict[bool, list[int]] = defaultdict(list)  # bytes in the other direction for the same probes
@@ -461,7 +461,9 @@ class AgentPair:
             self.tell(agent.opened(number))
 
     def tell(self, event: AgentEvent) -> None:
-        for effect in list(self.measuring.on_event(event, self.registry.on_event(event, self.now), self.now)):
+        agent = self.registry.on_event(event, self.now)
+        assert agent is not None
+        for effect in list(self.measuring.on_event(event, agent, self.now)):
             if isinstance(effect, Direct):
                 self.carry_out(effect)
             else:
@@ -476,7 +478,7 @@ class AgentPair:
             self.probes[order.down].append((self.now, ProbePlan(*numbers).bytes))
             self.small[order.down].append(ProbePlan(*numbers).packets * SMALL)
             packet = ProbePacket(0, 1440, 0, 1, 1, 2)
-            self.tell(ProbeReport(agent.session, direct.directive, "", "udp", False, (packet,)))
+            self.tell(ProbeReport(agent.session, direct.directive, "", "udp", (packet,)))
 
     def estimate(self, order: Estimate) -> None:
         bps = self.bps[order.down]
@@ -590,7 +592,7 @@ def test_random_events_never_cause_two_probes_at_once(does: list[str]) -> None:
                 far.refuses.clear()
                 home.refuses.clear()
             case "liar":
-                world.tell(ProbeReport(home.session, 10**6, "", "udp", False, ()))
+                world.tell(ProbeReport(home.session, 10**6, "", "udp", ()))
         world.drain()
         world.second()
         assert len(home.probes) <= 1

@@ -169,7 +169,7 @@ def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
             InterceptUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
         ),
         relays=tuple(InterceptRelay(name, RELAYS[name], 443, key_sha256=b"\x11" * 32) for name in ("oslo", "tokyo")),
-        left_alone=("203.0.113.0/24",),
+        excepted=("203.0.113.0/24",),
     )
     told = len(world.home.told) + len(world.relays["oslo"].told)
     world.seconds(20)

@@ -125,8 +125,8 @@ def test_terminal_with_one_address_gets_no_order_for_its_host() -> None:
 def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:
     scene = RelayedScenario()
     host = scene.host("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
-    assert scene.core.steering.speaks_for(host.session) == ()
-    assert scene.core.steering.speaker(scene.host("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
+    assert scene.core.agents.speaks_for(host.session) == ()
+    assert scene.core.agents.speaker(scene.host("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
 
 
 @pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])

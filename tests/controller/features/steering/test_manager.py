@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.agents.agent import ANSWERS_WITHIN_S, GONE_AFTER_S
+from controller.agents.agent import GONE_AFTER_S
+from controller.agents.order_slot import ANSWERED_WITHIN_S
 from controller.core import overrides
 from controller.features.steering.logbook import By, LogEntry
 from controller.model.config import Config
@@ -295,7 +296,7 @@ def test_unanswered_order_is_repeated_after_a_minute() -> None:
     scene.second()
     _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
     asked = [each for each in effects if isinstance(each, Direct) and isinstance(each.order, Prefer)]
-    for _ in range(int(ANSWERS_WITHIN_S) - 1):
+    for _ in range(int(ANSWERED_WITHIN_S) - 1):
         scene.second()
     assert len(asked) == 1 and not prefers(relay) and not entries[0].answered
     scene.second()

@@ -268,7 +268,7 @@ def test_random_reports_never_fail_and_keep_values_plausible(reports: list[tuple
 
 
 def subflow(**other: int) -> Subflow:
-    return replace(Subflow(PHONE, 5000, SERVER, 80, False, False, *[0] * 10), **other)
+    return replace(Subflow(PHONE, 5000, SERVER, 80, False, False, *[0] * 9), **other)
 
 
 def test_terminal_agent_groups_subflows_by_connection() -> None:

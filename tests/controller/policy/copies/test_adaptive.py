@@ -374,7 +374,7 @@ def test_late_copies_count_only_beyond_the_usual_delay() -> None:
 
 
 def subflow(srtt_us: int, in_flight: int) -> Subflow:
-    return Subflow("a", 1, "b", 2, False, False, srtt_us, 20_000, 10, in_flight, 0, 0, 0, 0, 0, 0)
+    return Subflow("a", 1, "b", 2, False, False, srtt_us, 20_000, 10, in_flight, 0, 0, 0, 0, 0)
 
 
 def test_lateness_of_a_thick_flow_is_its_own_queue() -> None:

@@ -18,7 +18,7 @@ from controller.protocol.reports import Connection, Subflow
 from tests.controller import relayed_site, sites
 
 WIFI, LTE, LAN, FAR = "192.168.110.3", "192.168.210.3", "10.1.0.7", "203.0.113.5"
-NEW = Subflow(WIFI, 1000, FAR, 443, False, False, 20_000, 20_000, 10, 0, 0, 0, 0, 0, 0, 0)
+NEW = Subflow(WIFI, 1000, FAR, 443, False, False, 20_000, 20_000, 10, 0, 0, 0, 0, 0, 0)
 
 SITE = sites.paper_site()
 HOMES = {address: found[0] for address, found in homes((SITE,)).items()}
