@@ -5,7 +5,8 @@
 
 What comes from a LAN, and from the host's own address in it, leaves by the bridge. While no tunnel is up, the site's
 agent sets the port down. The host then ignores the routes over it, and new connections leave by the host's own default
-route and NAT. Each connection stays on its way to the end: a change of address would break it.
+route and NAT. Each connection stays on its way to the end: a change of address would break it. UDP flows that left by
+the bridge go on by the host's own route, as calls do when a telephone leaves Wi-Fi.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gateway.step import HostState, SeenHostEnd, Step
 
 RULES_AT = 8650  # the priority of the first rule; the tables of routes have the numbers after it
 MARK = 0x6269  # of connections that left by the host's own default route
+UDP_MARK = 0x626A  # of UDP flows that left by the bridge; the agent's tunnel/flows.go knows it
 RULES_OF_NETWORK = (  # for packets from a network of a LAN
     f"fwmark {MARK:#x} lookup main",
     "lookup main suppress_prefixlength 0",  # the host's other routes, all but the default one
@@ -43,11 +45,15 @@ table inet {table} {{
 
 	chain entering {{
 		type filter hook forward priority filter; policy accept;
+		iifname "{device}" oifname "{end}" meta l4proto udp ct mark 0x00000000 ct mark set {udp}
 {entering}	}}
 }}
 """
 LEAVING = '\t\tiifname "{inside}" oifname "{outside}" ct mark set {mark} masquerade\n'
-ENTERING = '\t\tiifname "{outside}" oifname "{inside}" ct state != {{ established, related }} drop\n'
+ENTERING = (
+    '\t\tiifname "{outside}" oifname "{inside}" ct state != {{ established, related }} drop\n'
+    '\t\tiifname "{inside}" oifname "{outside}" ct state established ct mark != {mark} drop\n'
+)
 
 
 def lans(site: Site) -> tuple[tuple[Subnet, Lan], ...]:
@@ -159,12 +165,15 @@ def _wanted_sysctls(site: Site, subnet: Subnet, lan: Lan, links: Mapping[str, Li
 def _nat(site: Site, lan: Lan, links: Mapping[str, Link]) -> str:
     names = [*underlays_of(site), *host_end.onward(site, links)]
     outside = [name for name in dict.fromkeys(names) if name != lan.device]
-    mark = f"{MARK:#010x}"  # as nft writes it
+    mark, udp = f"{MARK:#010x}", f"{UDP_MARK:#010x}"  # as nft writes them
+    end = host_end.host_end(lan.port)
     leaving, entering = (
         "".join(line.format(inside=lan.device, outside=name, mark=mark) for name in outside)
         for line in (LEAVING, ENTERING)
     )
-    return RULES.format(table=_table(lan), device=lan.device, mark=mark, leaving=leaving, entering=entering)
+    return RULES.format(
+        table=_table(lan), device=lan.device, end=end, mark=mark, udp=udp, leaving=leaving, entering=entering
+    )
 
 
 # Undo

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"bicast/agent/report"
 	"bicast/agent/session"
 	"bicast/agent/trust"
+	"bicast/agent/tunnel"
 	"bicast/api/agentv1"
 	"bicast/internal/footprint"
 	"bicast/mptcp/command"
@@ -31,7 +33,7 @@ const runHelp = `
 usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS] [--blocks CGROUP]
                         [--leases FILE]
 
-Runs the agent until SIGTERM or Ctrl-C. It reports this host's connections to the controller that it joined, and
+Runs the agent until SIGTERM or Ctrl-C. On SIGUSR1 it ends too, but leaves its tunnels to the next agent. It reports this host's connections to the controller that it joined, and
 carries out the controller's orders. It reconnects whenever the connection ends. The certificate contains its role:
 --role only checks that.
 
@@ -87,11 +89,25 @@ func Run(arguments []string, out, complaints io.Writer) int {
 		return complain(complaints, failed, "%v", err)
 	}
 	defer agent.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer stop()
-	live(ctx, agent, role, netns, *directory, log)
+	live(untilSignal(), agent, role, netns, *directory, log)
 	log.Info("stopped")
 	return done
+}
+
+// untilSignal returns a context that ends with the first signal.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1)
+	go func() {
+		cause := context.Canceled
+		if <-signals == unix.SIGUSR1 {
+			cause = tunnel.ErrRestart
+		}
+		signal.Reset() // a second signal ends the process
+		cancel(cause)
+	}()
+	return ctx
 }
 
 // roleOf returns the role in the certificate. named is the expected role, or "".

@@ -24,6 +24,10 @@ const (
 	untilKnown = 1280                  // bytes: the minimum MTU of IPv6 (RFC 8200 5)
 )
 
+// ErrRestart is the cause of a context that ends because the agent restarts. The tunnels then stay, as after a kill, and
+// the next agent takes them over.
+var ErrRestart = errors.New("the agent restarts")
+
 // ErrNoGateway is returned by terminals and relays, which have no tunnels.
 var ErrNoGateway = errors.New("only a gateway has tunnels: run an agent of role gateway on the host of its bridge")
 
@@ -86,7 +90,7 @@ func (e *Executor) Order(order *agentv1.Tunnels) (string, error) {
 	return fmt.Sprintf("%s created, waiting for the other end", plural.Of(len(order.GetTunnels()), "tunnel")), nil
 }
 
-// Run maintains the tunnels until the context ends, and then removes them.
+// Run maintains the tunnels until the context ends, and then removes them unless the agent restarts.
 func (e *Executor) Run(ctx context.Context) {
 	ticker := time.NewTicker(tendEvery)
 	defer ticker.Stop()
@@ -104,6 +108,9 @@ func (e *Executor) Run(ctx context.Context) {
 			e.tick()
 		case <-ctx.Done():
 		}
+	}
+	if errors.Is(context.Cause(ctx), ErrRestart) {
+		return
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -278,6 +285,9 @@ func (e *Executor) lead(up bool) {
 		found, there, err := find(e.host.kernel.inner, port, 0)
 		if err == nil && there && found.up != up {
 			err = e.host.kernel.set(found, up)
+			if err == nil && !up {
+				err = e.inside(forgetFlows)
+			}
 		}
 		if err != nil {
 			e.log.Error("cannot lead a LAN", "port", port, "up", up, "reason", err)

@@ -167,8 +167,8 @@ EVENTS = (
     _systemctl(HOME, "kill --signal=HUP bicast-lan"),
     _systemctl(HOME, "restart bicast-agent@gateway"),
     _systemctl(HOME, "restart openvswitch-switch"),
-    Event("far: reboots", lambda journey: journey.far.reboot()),
 )
+REBOOT = Event("far: reboots", lambda journey: journey.far.reboot())
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,21 @@ def endured(journey: Journey, events: tuple[Event, ...] = EVENTS) -> list[Endure
         Endured(name, end - begin, steady, _told(up, begin, end), _told(down, begin, end))
         for name, steady, begin, end in times
     ]
+
+
+def rebooted(journey: Journey) -> Endured:
+    """Reboot the far site. The call goes on by home's own NAT to its end, and the next one rides both uplinks."""
+    print(f"install-test: {REBOOT.name}", flush=True)
+    with device.call() as call:
+        assert journey.is_call_steady()
+        begin = time.monotonic()
+        steady = REBOOT.succeeds(journey)
+        end = time.monotonic()
+        up, down = call.hang_up()
+    journey.await_both_uplinks()
+    with device.call():
+        steady = steady and journey.is_call_steady()
+    return Endured(REBOOT.name, time.monotonic() - begin, steady, _told(up, begin, end), _told(down, begin, end))
 
 
 def _told(direction: device.Direction, begin: float, end: float) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.gateway.init.test_two_machines import SNAPSHOT
 from tests.install import device
-from tests.install.journey import REMOVE, SHORTEST, WAYS, Journey, endured, shown
+from tests.install.journey import REMOVE, SHORTEST, WAYS, Journey, endured, rebooted, shown
 from tests.install.machines import booted
 from tests.install.network import carried, network
 
@@ -115,7 +115,7 @@ def test_home_comes_back_after_power_cuts(journey: Journey, report: Report) -> N
 
 
 def test_a_call_goes_on_after_each_event(journey: Journey, report: Report) -> None:
-    rows = endured(journey)
+    rows = [*endured(journey), rebooted(journey)]
     for each in rows:
         again = f"on both uplinks again after {each.seconds:.0f} s" if each.steady else "NOT ON BOTH UPLINKS AGAIN"
         report.say(

@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -171,6 +174,66 @@ def answers_once(target: str) -> bool:
     return " 0% packet loss" in said and "DUP!" not in said
 
 
+def assert_tunnels_survive_restarts(machines: tuple[Machine, Machine]) -> None:
+    far = machines[1]
+    devices = "for each in /sys/class/net/t[nf]-*; do echo $each $(cat $each/ifindex); done"
+    before = [each.shell(devices) for each in machines]
+    assert [len(each.splitlines()) for each in before] == [2, 2]
+    for machine in machines:
+        machine.systemd.ctl("restart", "bicast-agent@gateway")
+        until(lambda: is_connected(far), "all is connected again")
+    assert [each.shell(devices) for each in machines] == before
+
+
+CALL = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as call:
+    call.settimeout(0.1)
+    call.connect(("203.0.113.1", 5060))
+    while True:
+        try:
+            call.send(b"hello")
+            print(call.recv(100).decode(), flush=True)
+        except OSError:
+            continue
+"""
+
+
+@contextmanager
+def telephone() -> Iterator[None]:
+    """Answer each datagram at 203.0.113.1 with its source address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("203.0.113.1", 5060))
+
+        def answer() -> None:
+            while (said := server.recvfrom(100))[0] != b"end":
+                server.sendto(said[1][0].encode(), said[1])
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+                last.sendto(b"end", server.getsockname())
+            thread.join()
+
+
+def assert_call_survives_the_far_site(far: Machine) -> None:
+    """A call on one socket goes on by home's own NAT when the far site stops."""
+    words = ["ip", "netns", "exec", "tablet", sys.executable, "-c", CALL]
+    with telephone(), subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as call:
+        assert call.stdout is not None
+        try:
+            assert call.stdout.readline() == "203.0.113.9\n", "it leaves by the far site"
+            far.systemd.ctl("stop", "bicast-agent@gateway")
+            assert "198.51.100.10\n" in iter(call.stdout.readline, ""), "home's own address"
+        finally:
+            call.kill()
+    far.systemd.ctl("start", "bicast-agent@gateway")
+    until(lambda: is_connected(far), "all is connected again")
+
+
 FILES = (
     "cat $(find /etc/bicast /etc/default/bicast -type f); ls -lR --time-style=full-iso /etc/bicast /etc/systemd/system"
 )
@@ -192,6 +255,8 @@ def test_two_machines_become_a_home_and_its_far_site_and_bare_again(
         assert "via 192.0.2.1 dev wwan0" in home.shell("ip route get 203.0.113.9"), "the controller too"
         shell("nft delete table inet cut")
         until(lambda: is_connected(far), "all is connected again")
+        assert_tunnels_survive_restarts(machines)
+        assert_call_survives_the_far_site(far)
     made = [each.shell(FILES) for each in machines]
     assert "nothing to change" in far.shell(f"{BICAST} init --far")
     assert "nothing to change" in home.shell(f"{BICAST} init {UNUSED}")
