@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from controller.agents.order_kinds import REPORT_INTERVAL, Order, OrderKind
 from controller.agents.order_slot import OrderSlot
+from controller.policy.paths.flows import ConnectionDelta, FlowTable, merged
 from controller.policy.paths.uplinks import AddressOwner
 from controller.protocol.orders import Direct, Directive, Tickets
 from controller.protocol.reports import (
@@ -71,7 +72,10 @@ class Agent:
         self.unconfirmed: frozenset[str] = frozenset()  # terminals whose connections no other agent confirms
         self.report: Reported | None = None  # the last one of this session
         self.resumed = True  # the last report is the first one, or follows a silence: a rate needs two reports
+        self.flows: tuple[ConnectionDelta, ...] = ()  # since the report before
+        self.whole_flows: tuple[ConnectionDelta, ...] = ()  # in the last whole second
         self.whole_ms: int | None = None  # time that ends with the last report; None: its second is not over
+        self._table, self._gathered = FlowTable(), tuple[ConnectionDelta, ...]()
         self._gathered_ms, self._whole_at = 0, 0.0  # since the last whole second
 
     def close(self, reason: str, now: float) -> None:
@@ -89,6 +93,7 @@ class Agent:
         if not self.alive or now - self.heard_at <= GONE_AFTER_S:
             return False
         self.silent, self.unconfirmed = True, frozenset()
+        self._table.forget()
         return True
 
     # Capabilities
@@ -133,6 +138,10 @@ class Agent:
     def on_report(self, event: Reported, now: float) -> None:
         self.resumed = not self.reports_recently(now)
         self.whole_ms = self._whole_ms(event.interval_ms, now)
+        self.flows = self._table.on_report(event.connections, event.interval_ms)
+        self._gathered = merged(self._gathered, self.flows) if self._gathered else self.flows
+        if self.whole_ms is not None:
+            self.whole_flows, self._gathered = self._gathered, ()
         self.report, self.reported_at = event, now
         self.reports += 1
 

@@ -267,7 +267,7 @@ class Core:
         self.caps.on_event(event, agent, now)
         yield from self.probing.on_event(event, agent, now)
         yield from self.relays.on_event(event, agent, self.wanted, now)
-        self._apply_copy_decisions(self.copying.on_event(event, self.wanted, now), now)
+        self._apply_copy_decisions(self.copying.on_event(event, agent, self.wanted, now), now)
         if whole is not None:
             self.peer_sites.on_event(whole, agent, self.wanted, self.switches.ports, now)
             yield from self._copy(now)

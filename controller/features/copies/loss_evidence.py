@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.model.config import Mode, Site, Terminal
@@ -12,7 +12,8 @@ from controller.policy.copies import tunnel_loss
 from controller.policy.copies.adaptive import MEASURED_S
 from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
 from controller.policy.copies.tunnel_loss import History, TunnelReading
-from controller.policy.paths.evidence import Ledger, weigh
+from controller.policy.paths.evidence import weigh
+from controller.policy.paths.flows import ConnectionDelta
 from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, way
 from controller.program.program import Installed, PortCounters
 from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
@@ -21,44 +22,38 @@ from controller.protocol.reports import Elimination, PathCopies, PathHealth, Rep
 # too: a plain router returns packets by its own routes.
 
 
-class Senders:
-    def __init__(self) -> None:
-        self._ledgers: dict[int, Ledger] = {}  # by session
+def of_reported(
+    flows: Iterable[ConnectionDelta],
+    event: Reported,
+    at_terminal: bool,
+    homes: Mapping[str, AddressOwner],
+    wanted: Wanted,
+) -> dict[str, Evidence]:
+    """Return the evidence by terminal.
 
-    def closed(self, session: int) -> None:
-        self._ledgers.pop(session, None)
+    A terminal with only part of its packets copied has none: reports do not say which packet was lost.
+    """
+    active: dict[str, str] = {}  # by terminal with evidence
+    ways: dict[str, TerminalUplinks] = {}
 
-    def on_report(
-        self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
-    ) -> dict[str, Evidence]:
-        """Return the evidence by terminal.
+    def way_of(home: AddressOwner) -> TerminalUplinks:
+        """Return the way, with all packets on the active uplink, copied or not."""
+        name = home.terminal.name
+        if name not in ways:
+            found = way(home.site, home.terminal, wanted)
+            if found.leaves in (Leaves.BY_ACTIVE, Leaves.BY_ALL):
+                active[name] = found.active
+            ways[name] = replace(found, leaves=Leaves.BY_ACTIVE)
+        return ways[name]
 
-        A terminal with only part of its packets copied has none: reports do not say which packet was lost.
-        """
-        active: dict[str, str] = {}  # by terminal with evidence
-
-        ways: dict[str, TerminalUplinks] = {}
-
-        def way_of(home: AddressOwner) -> TerminalUplinks:
-            """Return the way, with all packets on the active uplink, copied or not."""
-            name = home.terminal.name
-            if name not in ways:
-                found = way(home.site, home.terminal, wanted)
-                if found.leaves in (Leaves.BY_ACTIVE, Leaves.BY_ALL):
-                    active[name] = found.active
-                ways[name] = replace(found, leaves=Leaves.BY_ACTIVE)
-            return ways[name]
-
-        home_of = homes.get if at_terminal else _mirrored(homes.get)
-        before = self._ledgers.get(event.session)
-        weighed = weigh(before, event.connections, event.interval_ms, at_terminal, home_of, way_of, event.confirmed)
-        self._ledgers[event.session] = weighed.ledger
-        lasted_s = event.interval_ms / 1000
-        return {
-            terminal: of_senders(reading, weighed.late[terminal, uplink], lasted_s)
-            for (terminal, uplink), reading in weighed.readings.items()
-            if active.get(terminal) == uplink
-        }
+    home_of = homes.get if at_terminal else _mirrored(homes.get)
+    weighed = weigh(flows, event.interval_ms, at_terminal, home_of, way_of, event.confirmed)
+    lasted_s = event.interval_ms / 1000
+    return {
+        terminal: of_senders(reading, weighed.late[terminal, uplink], lasted_s)
+        for (terminal, uplink), reading in weighed.readings.items()
+        if active.get(terminal) == uplink
+    }
 
 
 def _mirrored(home_of: Callable[[str], AddressOwner | None]) -> Callable[[str], AddressOwner | None]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from controller.agents.agent import Agent
 from controller.agents.registry import AgentRegistry
-from controller.features.copies.loss_evidence import CopyArrivals, Probes, Senders, TunnelCounters
+from controller.features.copies.loss_evidence import CopyArrivals, Probes, TunnelCounters, of_reported
 from controller.features.copies.metered_uplinks import Budgets
 from controller.features.copies.packet_counts import Downloads, Traffic
 from controller.features.peer_sites.manager import PeerSites
@@ -53,7 +54,7 @@ class CopiesManager:
     ) -> None:
         self._agents, self._steering, self._peer_sites, self._budgets = agents, steering, peer_sites, budgets
         self._decided_of: dict[str, None] = {}  # terminals in mode auto, in order
-        self._senders, self._arrivals, self._probes = Senders(), CopyArrivals(), Probes()
+        self._arrivals, self._probes = CopyArrivals(), Probes()
         self._downloads = Downloads()
         self._tunnels = TunnelCounters()
         self.traffic = Traffic()
@@ -117,16 +118,14 @@ class CopiesManager:
 
     # Evidence
 
-    def on_event(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         """Use every report, also several per second of one agent."""
         match event:
             case AgentClosed():
-                self._senders.closed(event.session)
-                self._downloads.closed(event.session)
                 self._probes.closed(event.session)
             case Reported() if self._decided_of:
                 yield from self._measured(event, wanted, now)
-                yield from self._sent(event, wanted, now)
+                yield from self._sent(event, agent, wanted, now)
 
     def read(
         self,
@@ -160,16 +159,14 @@ class CopiesManager:
             f"each way shows after about {SLOW_S:.0f} s"
         )
 
-    def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+    def _sent(self, event: Reported, agent: Agent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         speaker = self._agents.speaker(event.session)
         if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
-            self._senders.closed(event.session)  # its terminals left mode auto: counts restart with the mode
-            self._downloads.closed(event.session)
             return
-        found = self._senders.on_report(event, speaker.sends, speaker.homes, wanted)
+        found = of_reported(agent.flows, event, speaker.sends, speaker.homes, wanted)
         if speaker.sends:
             sent = {name: evidence.counts.packets for name, evidence in found.items()}
-            self._downloads.on_report(event, speaker.homes, sent, now)
+            self._downloads.on_report(agent.flows, speaker.homes, sent, now)
         for name, evidence in found.items():
             explained = self._downloads.explained(name) if speaker.sends else 0
             self.traffic.on_report(name, evidence.counts.packets, explained, now)

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 from controller.model.config import Site
 from controller.model.known import without
+from controller.policy.paths.flows import ConnectionDelta
 from controller.policy.paths.uplinks import AddressOwner, uses_no_uplink
 from controller.program.program import FlowKey, Group, GroupKind, Installed, ToGroup
 from controller.program.readback import LeavingGroup, leaving_ways
-from controller.protocol.reports import Reported, SubflowKey
 
 # The loss of acknowledgements slows a download, and no sender reports it
 
@@ -25,27 +25,21 @@ PART = 0.1  # of the received bytes: a terminal that sends this share notices lo
 
 class Downloads:
     def __init__(self) -> None:
-        self._before: dict[int, dict[SubflowKey, int]] = {}  # by session: bytes received
         self._of_late: dict[str, deque[tuple[float, int, int]]] = {}  # by terminal: time, bytes received, segments sent
 
-    def closed(self, session: int) -> None:
-        self._before.pop(session, None)
-
     def on_report(
-        self, event: Reported, homes: Mapping[str, AddressOwner], sent: Mapping[str, int], now: float
+        self,
+        connections: Iterable[ConnectionDelta],
+        homes: Mapping[str, AddressOwner],
+        sent: Mapping[str, int],
+        now: float,
     ) -> None:
         """`sent` holds reported data segments by terminal."""
-        before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
-        for subflow in (each for connection in event.connections for each in connection.subflows):
-            home = homes.get(subflow.local_address)
-            if home is None or uses_no_uplink(home, subflow.remote_address):
-                continue
-            key = subflow.key
-            seen[key] = subflow.bytes_received
-            if before is not None:
-                new = subflow.bytes_received - before.get(key, 0)
-                came[home.terminal.name] = came.get(home.terminal.name, 0) + max(0, new)
-        self._before[event.session] = seen
+        came = dict.fromkeys(sent, 0)
+        for flow in (each for connection in connections for each in connection.flows):
+            home = homes.get(flow.subflow.local_address)
+            if home is not None and not uses_no_uplink(home, flow.subflow.remote_address):
+                came[home.terminal.name] = came.get(home.terminal.name, 0) + flow.received_bytes
         for name, received in came.items():
             of_late = self._of_late.setdefault(name, deque())
             of_late.append((now, received, sent.get(name, 0)))

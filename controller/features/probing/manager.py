@@ -104,7 +104,7 @@ class ProbingManager:
     def _reported(self, agent: Agent, event: Reported, now: float) -> None:
         self._look(agent, now)
         if self._paths and agent.role is not Role.GATEWAY:
-            self._deliver(event, now)
+            self._deliver(event, agent, now)
 
     def _begun(self, event: Resulted, now: float) -> None:
         turn = None if event.done else self._turns.end(event.directive)
@@ -153,9 +153,11 @@ class ProbingManager:
             else:
                 self._timetable.silent(path)
 
-    def _deliver(self, event: Reported, now: float) -> None:
+    def _deliver(self, event: Reported, agent: Agent, now: float) -> None:
         speaker = self._agents.speaker(event.session)
-        for one in self._delivering.on_report(event, *speaker, self._way_of, now) if speaker is not None else ():
+        if speaker is None:
+            return
+        for one in self._delivering.on_report(agent.flows, event, *speaker, self._way_of, now):
             path = self._path(one.site, one.uplink)
             if path is not None:
                 heading = (path.at, one.sent != (path.near == one.site))

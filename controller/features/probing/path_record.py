@@ -8,7 +8,7 @@ a figure is kept, but does not count.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.features.probing.probed_paths import SentProbe
@@ -23,6 +23,7 @@ from controller.policy.bandwidth.rates import (
     Unknown,
     fused,
 )
+from controller.policy.paths.flows import ConnectionDelta
 from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
@@ -79,32 +80,36 @@ _Where = tuple[str, str, bool]  # site, uplink, sent
 
 class DeliveryRates:
     def __init__(self) -> None:
-        self._before: dict[int, dict[SubflowKey, tuple[_Where, int]]] = {}  # by session: bytes of each subflow
+        self._rode: dict[int, dict[SubflowKey, _Where]] = {}  # by session: the way of each subflow
         self._windows: dict[tuple[int, _Where], _Window] = {}
         self._reported_at: dict[int, float] = {}
 
     def closed(self, session: int) -> None:
-        self._before.pop(session, None)
+        self._rode.pop(session, None)
         self._reported_at.pop(session, None)
         self._windows = {at: window for at, window in self._windows.items() if at[0] != session}
 
     def on_report(
-        self, event: Reported, at_terminal: bool, homes: Mapping[str, AddressOwner], way_of: WayOf, now: float
+        self,
+        connections: Iterable[ConnectionDelta],
+        event: Reported,
+        at_terminal: bool,
+        homes: Mapping[str, AddressOwner],
+        way_of: WayOf,
+        now: float,
     ) -> Iterator[PathDelivery]:
-        before, after = self._before.get(event.session, {}), dict[SubflowKey, tuple[_Where, int]]()
-        for subflow in (each for connection in event.connections for each in connection.subflows):
-            where = _where(subflow, at_terminal, homes, way_of)
+        before, after = self._rode.get(event.session, {}), dict[SubflowKey, _Where]()
+        for flow in (each for connection in connections for each in connection.flows):
+            where = _where(flow.subflow, at_terminal, homes, way_of)
             if where is None:
                 continue
-            key = subflow.key
-            after[key] = (where, subflow.bytes_acked)
-            rode, acked = before.get(key, (None, 0))
-            counts = event.confirmed is None or key in event.confirmed
-            if counts and rode == where and subflow.bytes_acked >= acked:
+            after[flow.key] = where
+            counts = event.confirmed is None or flow.key in event.confirmed
+            if counts and before.get(flow.key) == where:
                 begun_at = self._reported_at.get(event.session, now)
                 window = self._windows.setdefault((event.session, where), _Window(begun_at))
-                window.bytes += subflow.bytes_acked - acked
-        self._before[event.session], self._reported_at[event.session] = after, now
+                window.bytes += flow.acked_bytes
+        self._rode[event.session], self._reported_at[event.session] = after, now
         yield from self._over(event.session, now)
 
     def _over(self, session: int, now: float) -> Iterator[PathDelivery]:

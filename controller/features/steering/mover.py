@@ -11,8 +11,9 @@ from controller.agents.agent import Agent
 from controller.agents.order_slot import ANSWERED_WITHIN_S
 from controller.features.steering.arms import Arms
 from controller.model.known import Wanted
-from controller.policy.paths.evidence import Ledger, TerminalConnections, weigh
+from controller.policy.paths.evidence import TerminalConnections, weigh
 from controller.policy.paths.failover import ArmedFailover
+from controller.policy.paths.flows import uncounted
 from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.movers import Reach
 from controller.policy.paths.uplinks import AddressOwner, Paths, TerminalUplinks, way
@@ -33,11 +34,11 @@ class Waiting:
 class Mover:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self.ledger: Ledger | None = None
         self.standings: dict[str, TerminalConnections] = {}  # by terminal
         self.serves_strangers = False  # MPTCP connections of hosts outside the configuration
         self.concerns: frozenset[str] = frozenset()  # terminals whose connections it reports
         self.owned: tuple[str, ...] = ()  # names of the terminals that it spoke for when this was last looked at
+        self._owns_anew = False  # since its last report
         self.arms = Arms()
         self._doubted = False  # it reported an unarmed failover in this session
         self._waiting: dict[int, Waiting] = {}
@@ -63,13 +64,12 @@ class Mover:
         return lost
 
     def forget(self) -> None:
-        self.ledger, self.standings, self.serves_strangers = None, {}, False
+        self.standings, self.serves_strangers = {}, False
 
     def own(self) -> None:
-        """Forget what it reported about terminals that it no longer speaks for. Past traffic does not become recent."""
-        if self.agent.owns != self.owned:
-            self.owned, self.ledger = self.agent.owns, None
-            self.standings = {name: standing for name, standing in self.standings.items() if name in self.owned}
+        """Forget terminals that it no longer speaks for. What the others sent before does not count."""
+        self.owned, self._owns_anew = self.agent.owns, True
+        self.standings = {name: standing for name, standing in self.standings.items() if name in self.owned}
 
     def weigh(
         self, event: Reported, sends: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
@@ -82,9 +82,10 @@ class Mover:
                 ways[name] = way(home.site, home.terminal, wanted)
             return ways[name]
 
-        weighed = weigh(self.ledger, event.connections, event.interval_ms, sends, homes.get, way_of, event.confirmed)
-        self.ledger, self.standings = weighed.ledger, weighed.standings
-        self.serves_strangers = weighed.serves_strangers
+        flows = uncounted(self.agent.whole_flows) if self._owns_anew else self.agent.whole_flows
+        self._owns_anew = False
+        weighed = weigh(flows, event.interval_ms, sends, homes.get, way_of, event.confirmed)
+        self.standings, self.serves_strangers = weighed.standings, weighed.serves_strangers
         return weighed.readings, ways
 
     # Orders

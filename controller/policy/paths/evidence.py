@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of a report about uplinks: one agent's report and the one before it, as a reading of each uplink.
+"""The evidence of a report about uplinks: what its flows have done, as a reading of each uplink.
 
 The sender finds out what is lost, so the end that retransmits tells the direction:
 
@@ -17,33 +17,20 @@ the sender, on any path. They count neither for nor against the uplink.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 
 from controller.model.known import ONWARD_PORTS
+from controller.policy.paths.flows import ConnectionDelta, FlowDelta
 from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
-from controller.protocol.reports import Connection, Subflow, SubflowKey
+from controller.protocol.reports import Subflow, SubflowKey
 
 QUEUE_US = 40_000  # added to twice the shortest round trip, which BBR and similar senders keep in flight
 UNSLOWED = 4  # a window this many times Reno's at the same loss: losses do not slow the sender (BBR)
 FULL_SEGMENTS = 4  # a smaller window does not show what limits the sender
 THIN_SEGMENTS = 10  # initial window; a sender with no more in flight did not make the queue that it waits in
-
-
-@dataclass(frozen=True, slots=True)
-class SubflowReading:
-    """One subflow at a report, kept until the next."""
-
-    segments_sent: int
-    retransmits: int
-    bytes_acked: int
-    waiting: bool  # data was in flight
-    waited_ms: int  # without an acknowledgement, as seen across reports
-
-
-Ledger = Mapping[SubflowKey, SubflowReading]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +52,6 @@ class TerminalConnections:
 
 @dataclass(slots=True)
 class Weighed:
-    ledger: dict[SubflowKey, SubflowReading] = field(default_factory=dict)
     readings: dict[tuple[str, str], UplinkReading] = field(default_factory=dict)  # by terminal and uplink
     late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that queues delay, not in the readings
     standings: dict[str, TerminalConnections] = field(default_factory=dict)  # by terminal
@@ -85,32 +71,25 @@ class _Sum:
 
 
 def weigh(
-    before: Ledger | None,
-    connections: tuple[Connection, ...],
+    connections: Iterable[ConnectionDelta],
     interval_ms: int,
     at_terminal: bool,
     home_of: Callable[[str], AddressOwner | None],
     way_of: Callable[[AddressOwner], TerminalUplinks],
     confirmed: Collection[SubflowKey] | None = None,
 ) -> Weighed:
-    """Return the evidence of one report.
-
-    `before` is None for a first report: it only starts the counters. If `confirmed` is not None, other subflows
-    contribute nothing but their counters.
-    """
+    """Return the evidence of one report. If `confirmed` is not None, other subflows contribute nothing."""
     weighed = Weighed()
     sums: dict[tuple[str, str], _Sum] = {}
     stalls: list[tuple[TerminalUplinks, str, int]] = []
     for connection in connections:
-        found = ((subflow, _home(subflow, at_terminal, home_of)) for subflow in connection.subflows)
-        known = [(subflow, home) for subflow, home in found if home is not None]
-        if connection.subflows and not known:
+        found = ((flow, _home(flow.subflow, at_terminal, home_of)) for flow in connection.flows)
+        known = [(flow, home) for flow, home in found if home is not None]
+        if connection.flows and not known:
             weighed.serves_strangers |= bool(connection.token) and connection.serves
-        for subflow, home in known:
-            key = subflow.key
-            old = before.get(key) if before is not None else None
-            now = weighed.ledger[key] = _seen(old, subflow, interval_ms)
-            if confirmed is not None and key not in confirmed:
+        for flow, home in known:
+            subflow = flow.subflow
+            if confirmed is not None and flow.key not in confirmed:
                 continue
             way = way_of(home)
             own = home.uplink or way.active
@@ -119,10 +98,10 @@ def weigh(
                 held = SubflowFlags(own, subflow.backup_by_us, subflow.backup_by_peer)
                 standing.connections.setdefault(connection.token, []).append(held)
                 standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
-            if before is not None:
-                _count(sums, _uplink_of_losses(way, own, at_terminal), own, way, old, now, subflow)
-                if now.waited_ms:
-                    stalls.append((way, own, min(now.waited_ms, subflow.since_ack_ms)))
+            if flow.counted:
+                _count(sums, _uplink_of_losses(way, own, at_terminal), own, way, flow)
+                if flow.waited_ms:
+                    stalls.append((way, own, min(flow.waited_ms, subflow.since_ack_ms)))
     for way, own, stalled_ms in stalls:
         stalled = sums.setdefault((way.terminal, _uplink_of_stalls(way, own, sums)), _Sum())
         stalled.stalled_ms = max(stalled.stalled_ms, stalled_ms)
@@ -148,39 +127,22 @@ def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], AddressO
     return None if goes_on or uses_no_uplink(home, subflow.remote_address) else home
 
 
-def _seen(old: SubflowReading | None, subflow: Subflow, interval_ms: int) -> SubflowReading:
-    """Return the subflow's state. One report shows that it waits; only a series of reports shows for how long."""
-    waiting = subflow.in_flight_segments > 0
-    stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
-    waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
-    return SubflowReading(subflow.segments_sent, subflow.retransmits, subflow.bytes_acked, waiting, waited_ms)
-
-
 def _count(
-    sums: dict[tuple[str, str], _Sum],
-    laid_to: str | None,
-    own: str,
-    way: TerminalUplinks,
-    old: SubflowReading | None,
-    now: SubflowReading,
-    subflow: Subflow,
+    sums: dict[tuple[str, str], _Sum], laid_to: str | None, own: str, way: TerminalUplinks, flow: FlowDelta
 ) -> None:
-    if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
-        old = SubflowReading(0, 0, 0, False, 0)  # a new subflow, perhaps with the same ports
-    acked = now.bytes_acked - old.bytes_acked
+    subflow, acked = flow.subflow, flow.acked_bytes
     if acked:
         sums.setdefault((way.terminal, own), _Sum()).delivers = True
     found = sums.setdefault((way.terminal, laid_to or own), _Sum())
     found.acked_bytes += acked
     found.limited |= acked > 0 and _fills_its_window(subflow)
-    segments, retransmits = now.segments_sent - old.segments_sent, max(0, now.retransmits - old.retransmits)
-    if _is_unslowed(subflow, segments, retransmits):
+    if _is_unslowed(subflow, flow.segments, flow.retransmits):
         found.unslowed_bytes += acked
     if laid_to is not None and is_late(subflow):
-        found.late += segments
+        found.late += flow.segments
     if laid_to is not None and not _queues(subflow):
-        found.segments += segments
-        found.retransmits += retransmits
+        found.segments += flow.segments
+        found.retransmits += flow.retransmits
 
 
 def _queues(subflow: Subflow) -> bool:

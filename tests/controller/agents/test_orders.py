@@ -6,14 +6,13 @@ The agent of these tests carries out every order in memory, and its reports show
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from controller.agents import order_kinds
 from controller.agents.agent import Agent
 from controller.agents.order_kinds import LEASE_MS, OrderKind
 from controller.agents.order_slot import AGAIN_AFTER_S, ANSWERED_WITHIN_S
@@ -38,29 +37,11 @@ from controller.protocol.orders import (
     TunnelOrder,
     Tunnels,
 )
-from controller.protocol.reports import (
-    AgentClosed,
-    AgentOpened,
-    Answering,
-    Capability,
-    Capping,
-    Cost,
-    Elimination,
-    InterceptionReport,
-    PathHealth,
-    PathManager,
-    RelayReport,
-    Reported,
-    Resulted,
-    Role,
-    TunnelEnd,
-    Tunnelling,
-)
+from controller.protocol.reports import AgentClosed, Resulted, Role
 from tests.controller import sites
-from tests.fakes.eliminator import EMPTY
+from tests.fakes.holder import KINDS, FakeHolder
 
 CONFIG = sites.loaded(sites.document())
-RELAY_REPORT = RelayReport("", False, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "")
 
 
 def _eliminate(port: str) -> Eliminate:
@@ -91,47 +72,18 @@ def _caps(segments: int) -> Caps:
     return Caps(LEASE_MS, (Cap("10.1.0.7", "192.0.2.1", segments),))
 
 
-# Two different orders of each kind, and what a report shows of one.
-CASES: dict[str, tuple[Any, Any, Callable[[Any], dict[str, Any]]]] = {
-    "ELIMINATION": (
-        _eliminate("wifi0"),
-        _eliminate("wifi1"),
-        lambda order: {
-            "elimination": Elimination(1, tuple(replace(EMPTY, name=name) for name, _, _ in order.paths), ())
-            if order.paths
-            else None
-        },
-    ),
-    "TUNNEL_ENDS": (
-        _tunnels("wifi"),
-        _tunnels("lte"),
-        lambda order: {
-            "tunnelling": Tunnelling(
-                tuple(TunnelEnd(each.name, "", "", None, 0, 0, 0, 0) for each in order.tunnels), 0, ()
-            )
-        },
-    ),
-    "PROBE_ANSWERS": (
-        _sessions(1),
-        _sessions(2),
-        lambda order: {"answering": Answering("") if order.sessions else None},
-    ),
-    "HEALTH_PROBES": (
-        _health("wifi"),
-        _health("lte"),
-        lambda order: {"health": tuple(PathHealth(each.name, "", 0, 0, 0, 0, 0, ()) for each in order.paths)},
-    ),
-    "RELAYING": (Relay(443), Relay(444), lambda order: {"relay": RELAY_REPORT if order.port else None}),
-    "INTERCEPTION": (
-        _intercept("phone"),
-        _intercept("laptop"),
-        lambda order: {"interception": InterceptionReport("", (), (), ()) if order.terminals else None},
-    ),
-    "WINDOW_CAPS": (_caps(9), _caps(10), lambda order: {"capping": Capping("clamp", 1, ()) if order.caps else None}),
-    "REPORT_INTERVAL": (ReportEvery(250), ReportEvery(500), lambda order: {}),
-    "RELAY_CHOICES": (_choices("192.0.2.0/24"), _choices("198.51.100.0/24"), lambda order: {}),
+# Two different orders of each kind
+CASES: dict[str, tuple[Any, Any]] = {
+    "ELIMINATION": (_eliminate("wifi0"), _eliminate("wifi1")),
+    "TUNNEL_ENDS": (_tunnels("wifi"), _tunnels("lte")),
+    "PROBE_ANSWERS": (_sessions(1), _sessions(2)),
+    "HEALTH_PROBES": (_health("wifi"), _health("lte")),
+    "RELAYING": (Relay(443), Relay(444)),
+    "INTERCEPTION": (_intercept("phone"), _intercept("laptop")),
+    "WINDOW_CAPS": (_caps(9), _caps(10)),
+    "REPORT_INTERVAL": (ReportEvery(250), ReportEvery(500)),
+    "RELAY_CHOICES": (_choices("192.0.2.0/24"), _choices("198.51.100.0/24")),
 }
-KINDS = {name: each for name, each in vars(order_kinds).items() if isinstance(each, OrderKind)}
 NAMES = sorted(KINDS)
 # A lease renews caps, and reports show neither choices nor the interval.
 SHOWN = [name for name in NAMES if name not in ("WINDOW_CAPS", "RELAY_CHOICES", "REPORT_INTERVAL")]
@@ -151,18 +103,17 @@ class World:
     now: float = 100.0
     registry: AgentRegistry = field(default_factory=lambda: AgentRegistry(CONFIG, Tickets()))
     session: int = 0
-    holds: Any = None
-    reason: str = ""  # why the agent refuses its orders
 
     def __post_init__(self) -> None:
         self.kind: OrderKind[Any] = KINDS[self.name]
+        self.host = FakeHolder("a", Role.GATEWAY, capabilities=(self.kind.capability or "report",))
         self.join()
 
     def join(self, lacks: str = "") -> None:
         self.session += 1
-        capability = Capability(self.kind.capability or "report", not lacks, lacks)
-        opened = AgentOpened(self.session, "a", "", Role.GATEWAY, PathManager.KERNEL, "", (capability,), ())
-        self.registry.on_event(opened, self.now)
+        opened = self.host.opened(self.session)
+        unable = tuple(replace(each, available=not lacks, reason=lacks) for each in opened.capabilities)
+        self.registry.on_event(replace(opened, capabilities=unable), self.now)
 
     @property
     def agent(self) -> Agent:
@@ -170,22 +121,23 @@ class World:
         assert found is not None
         return found
 
+    @property
+    def holds(self) -> Any:
+        return self.host.has.get(type(self.wanted), self.kind.nothing)
+
     def due(self, later_s: float = 0.0) -> list[Direct]:
         self.now += later_s
         return list(self.agent.order(self.kind, self.wanted, self.now))
 
     def result(self, direct: Direct) -> Resulted:
         """Return the result of an order that the agent carries out."""
-        if not self.reason:
-            self.holds = direct.order
-        return Resulted(direct.session, direct.directive, not self.reason, self.reason, 0, 0)
+        return self.host.carry_out(direct)
 
     def tell(self, event: Resulted | AgentClosed) -> None:
         self.registry.on_event(event, self.now)
 
     def report(self) -> None:
-        shown = CASES[self.name][2](self.holds if self.holds is not None else self.kind.nothing)
-        self.registry.on_event(Reported(self.session, 1, 1000, (), Cost(0, 0), **shown), self.now)
+        self.registry.on_event(self.host.report(), self.now)
 
     def settled(self) -> Iterator[bool]:
         """Yield whether nothing is sent, or what the agent has is renewed, at many later times."""
@@ -228,22 +180,22 @@ def test_order_without_a_result_is_repeated(world: World) -> None:
 def test_late_result_of_a_repeated_order_does_not_count(world: World) -> None:
     (late,) = world.due()
     (again,) = world.due(ANSWERED_WITHIN_S)
-    world.reason = "too late"
+    world.host.refuses = "too late"
     world.tell(world.result(late))
     assert world.agent.slot(world.kind).refused is None
-    world.reason = ""
+    world.host.refuses = ""
     world.tell(world.result(again))
     assert all(world.settled())
 
 
 def test_refused_order_is_repeated_after_a_while(world: World) -> None:
-    world.reason = "no such device"
+    world.host.refuses = "no such device"
     (refused,) = world.due()
     world.tell(world.result(refused))
     assert world.agent.slot(world.kind).refused == "no such device"
     assert world.agent.slot(world.kind).acknowledged is None
     assert not world.due(AGAIN_AFTER_S - 0.1)
-    world.reason = ""
+    world.host.refuses = ""
     (again,) = world.due(0.1)
     world.tell(world.result(again))
     assert world.agent.slot(world.kind).refused is None
@@ -285,7 +237,7 @@ def test_change_waits_for_the_open_order(world: World) -> None:
 def test_what_a_report_does_not_show_is_ordered_again(name: str) -> None:
     world = World(name, CASES[name][0])
     acknowledged(world)
-    world.holds = None
+    world.host.has.clear()
     world.report()
     (again,) = world.due(AGAIN_AFTER_S)
     assert again.order == world.wanted
@@ -294,7 +246,7 @@ def test_what_a_report_does_not_show_is_ordered_again(name: str) -> None:
 def test_restarted_agent_is_ordered_again(world: World) -> None:
     acknowledged(world)
     world.tell(AgentClosed(world.session, "it was killed"))
-    world.holds = None
+    world.host.has.clear()
     world.join()
     acknowledged(world)
     assert all(world.settled())

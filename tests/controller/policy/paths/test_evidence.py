@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from controller.model.config import Mode
 from controller.model.known import Wanted
-from controller.policy.paths.evidence import Ledger, SubflowFlags, Weighed, weigh
+from controller.policy.paths.evidence import SubflowFlags, Weighed, weigh
+from controller.policy.paths.flows import FlowTable
 from controller.policy.paths.health import UplinkReading
 from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, homes, way
 from controller.protocol.reports import Connection, Subflow
@@ -38,16 +39,15 @@ class Reports:
     def __init__(self, mode: Mode, active: str = "wifi", at_terminal: bool = True) -> None:
         self._wanted = Wanted({"client": mode, "phone": mode}, {"client": active, "phone": active})
         self._at_terminal = at_terminal
-        self._ledger: Ledger | None = None
+        self._flows = FlowTable()
 
     def tell(self, *subflows: Subflow, interval_ms: int = 1000) -> Weighed:
         def way_of(home: AddressOwner) -> TerminalUplinks:
             return way(home.site, home.terminal, self._wanted)
 
         told = (Connection(7, not self._at_terminal, subflows),)
-        weighed = weigh(self._ledger, told, interval_ms, self._at_terminal, HOMES.get, way_of)
-        self._ledger = weighed.ledger
-        return weighed
+        flows = self._flows.on_report(told, interval_ms)
+        return weigh(flows, interval_ms, self._at_terminal, HOMES.get, way_of)
 
 
 LOST = {"segments_sent": 100, "retransmits": 20, "bytes_acked": 90_000}
@@ -156,7 +156,8 @@ def test_connections_list_who_set_backup_and_skip_plain_tcp() -> None:
     assert not weighed.serves_strangers
     assert Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(at_server("198.51.100.9")).serves_strangers
     plain = (Connection(0, True, (at_server(),)),)
-    assert not weigh(None, plain, 0, False, HOMES.get, lambda home: way(SITE, home.terminal, Wanted())).standings
+    flows = FlowTable().on_report(plain, 0)
+    assert not weigh(flows, 0, False, HOMES.get, lambda home: way(SITE, home.terminal, Wanted())).standings
 
 
 def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
@@ -165,7 +166,10 @@ def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
 
     def told(at_terminal: bool, *subflows: Subflow) -> Weighed:
         connections = (Connection(7, not at_terminal, subflows),)
-        return weigh({}, connections, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, Wanted()))
+        table = FlowTable()
+        table.on_report((), 1000)
+        flows = table.on_report(connections, 1000)
+        return weigh(flows, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, Wanted()))
 
     by_itself, local = SubflowFlags("wifi", False, False), "10.97.1.3"
     at_gateway = told(True, at_terminal(local), at_terminal(local, local_port=1001, remote_port=8701, **LOST))
