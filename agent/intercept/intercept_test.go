@@ -205,7 +205,7 @@ func TestAnInvalidOrderChangesNothingAndIsExplained(t *testing.T) {
 		`address "192.168.7.2" is empty or used twice`:        func(o *agentv1.Intercept) { o.Terminals[1].Addresses[0] = television4 },
 		`relay "tokyo": address 10.9.9.9: port 0`:             func(o *agentv1.Intercept) { o.Relays[0].Port = 0 },
 		`relay "tokyo": key_sha256: 0 bytes`:                  func(o *agentv1.Intercept) { o.Relays[0].KeySha256 = nil },
-		`except: "here"`:                                      func(o *agentv1.Intercept) { o.Except = []string{"here"} },
+		`except: "here"`:                                      func(o *agentv1.Intercept) { o.Excepted = []string{"here"} },
 	} {
 		order := h.order("tokyo")
 		bend(order)

@@ -167,50 +167,43 @@ EVENTS = (
     _systemctl(HOME, "kill --signal=HUP bicast-lan"),
     _systemctl(HOME, "restart bicast-agent@gateway"),
     _systemctl(HOME, "restart openvswitch-switch"),
+    Event("far: reboots", lambda journey: journey.far.reboot()),
 )
-REBOOT = Event("far: reboots", lambda journey: journey.far.reboot())
 
 
 @dataclass(frozen=True, slots=True)
 class Endured:
-    """A call's losses in an event, from its begin until the call rides both uplinks."""
+    """A call's losses in an event, from its begin until the call rides both uplinks again or is moved for good."""
 
     name: str
     seconds: float
-    steady: bool
+    done: bool
+    stayed: bool  # False: the call went on by home's own NAT, as no tunnel was up for three seconds
     up: str
     down: str
 
-
-def endured(journey: Journey, events: tuple[Event, ...] = EVENTS) -> list[Endured]:
-    times = []
-    with device.call() as call:
-        assert journey.is_call_steady()
-        for each in events:
-            print(f"install-test: {each.name}", flush=True)
-            begin = time.monotonic()
-            steady = each.succeeds(journey) and journey.is_call_steady()
-            times.append((each.name, steady, begin, time.monotonic()))
-        up, down = call.hang_up()
-    return [
-        Endured(name, end - begin, steady, _told(up, begin, end), _told(down, begin, end))
-        for name, steady, begin, end in times
-    ]
+    def __str__(self) -> str:
+        found = f"lost from the device {self.up}, to it {self.down}"
+        if not self.done:
+            return f"{found}; THE EVENT FAILED"
+        again = f"on both uplinks again after {self.seconds:.0f} s"
+        return f"{found}; {again}" if self.stayed else f"{found}; it goes on by home's own NAT, and pings are {again}"
 
 
-def rebooted(journey: Journey) -> Endured:
-    """Reboot the far site. The call goes on by home's own NAT to its end, and the next one rides both uplinks."""
-    print(f"install-test: {REBOOT.name}", flush=True)
+def endured(journey: Journey, event: Event) -> Endured:
+    """Call, have the event happen, and wait until the call or later packets ride both uplinks."""
+    print(f"install-test: {event.name}", flush=True)
     with device.call() as call:
         assert journey.is_call_steady()
         begin = time.monotonic()
-        steady = REBOOT.succeeds(journey)
+        done = event.succeeds(journey)
+        stayed = done and journey.is_call_steady()
         end = time.monotonic()
         up, down = call.hang_up()
-    journey.await_both_uplinks()
-    with device.call():
-        steady = steady and journey.is_call_steady()
-    return Endured(REBOOT.name, time.monotonic() - begin, steady, _told(up, begin, end), _told(down, begin, end))
+    if not stayed:
+        journey.await_both_uplinks()
+    seconds = (end if stayed else time.monotonic()) - begin
+    return Endured(event.name, seconds, done, stayed, _told(up, begin, end), _told(down, begin, end))
 
 
 def _told(direction: device.Direction, begin: float, end: float) -> str:
