@@ -9,7 +9,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from controller.model.config import Site
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.policy.paths.uplinks import AddressOwner, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from controller.agents.agent import Agent
 from controller.agents.ownership import AddressIndex, AgentScope, OwnershipArbiter, OwnSideReports, proved_addresses
 from controller.model.config import Config
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.protocol.orders import Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Reported, Resulted, Role
 

@@ -7,7 +7,7 @@ It runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.agents.registry import AgentRegistry
@@ -19,10 +19,11 @@ from controller.features.probing.manager import ProbingManager
 from controller.features.probing.path_record import Estimate, Estimated, PathEstimate
 from controller.features.probing.schedule import PathDirection
 from controller.features.relays.manager import RelayManager
-from controller.features.steering.logbook import Logbook, LogEntry, reported_by
+from controller.features.steering.logbook import By, Logbook, LogEntry, reported_by
 from controller.features.steering.manager import SteeringManager
 from controller.model.config import Config, ConfigError, Site
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides, without
 from controller.model.text import counted
 from controller.policy.copies.adaptive import CopyDecision
 from controller.policy.copies.budget import Moment
@@ -82,7 +83,9 @@ class PendingSettles:
         return self._followed_at.get(dpid, -APART_S) + APART_S
 
 
-def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Logbook, now: float) -> Iterator[Effect]:
+def follow(
+    switch: Switch, entries: Iterable[LogEntry], in_force: InForce, book: Logbook, now: float
+) -> Iterator[Effect]:
     entries, name = list(entries), switch.site.name
     for entry in entries:
         entry.gateway.done, entry.gateway.answer = True, f"gateway {name}: its groups did not have to change"
@@ -91,7 +94,7 @@ def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Lo
                 False,
                 (f"gateway {name} is not connected; the change is sent when it connects"),
             )
-    for effect in switch.settle(wanted, now):
+    for effect in switch.settle(in_force, now):
         if isinstance(effect, Apply):
             number = groups_modified([effect])
             answer = f"gateway {name}: {counted(number, 'groups')} modified"
@@ -110,21 +113,25 @@ CoreEffect = Effect | AgentEffect | Estimate
 
 class Core:
     def __init__(
-        self, config: Config, wanted: Wanted, now: float, measured: Mapping[PathDirection, PathEstimate] | None = None
+        self,
+        config: Config,
+        in_force: InForce,
+        now: float,
+        measured: Mapping[PathDirection, PathEstimate] | None = None,
     ) -> None:
         """`measured` holds the last run's estimates, with times of this run's clock."""
         self.config = config
-        self.wanted = wanted
+        self.overrides, self.decisions = in_force.overrides, in_force.decisions
         self.config_failures = self.config_loads = 0
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
         self.agents = AgentRegistry(config, self._tickets)
-        self.peer_sites = PeerSites(config, wanted.once, self.agents, now)
+        self.peer_sites = PeerSites(config, in_force.decisions.eliminating, self.agents, now)
         self.switches = Switches(map(self.peer_sites.as_copied, config.sites), self._tickets, now)
-        self.steering = SteeringManager(config, self.agents, wanted, self._tickets, now)
-        self.budgets = Budgets(config, wanted.used)
-        self.copying = CopiesManager(self.agents, self.steering, self.peer_sites, self.budgets, wanted)
+        self.steering = SteeringManager(config, self.agents, in_force, self._tickets, now)
+        self.budgets = Budgets(config, in_force.decisions.used)
+        self.copying = CopiesManager(self.agents, self.steering, self.peer_sites, self.budgets, in_force)
         self.probing = ProbingManager(config, self.agents, self._tickets, measured or {}, self._way_of)
         self.caps = CapsManager(
             config,
@@ -133,10 +140,14 @@ class Core:
             self.copying.wants_often,
             self.probing.over_air,
         )
-        self.relays = RelayManager(config, wanted, self._tickets, self.probing.uplink_bps)
+        self.relays = RelayManager(config, in_force, self._tickets, self.probing.uplink_bps)
         self.moves = PendingSettles()
         self._moves_by_switch: set[str] = set()  # homes where the switch found a dead uplink
         self._kept_at = now
+
+    @property
+    def in_force(self) -> InForce:
+        return InForce(self.overrides, self.decisions)
 
     def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[CoreEffect]:
         if isinstance(event, AgentEvent):
@@ -161,9 +172,9 @@ class Core:
                 self.steering.logbook.closed(event.session)
                 yield from self._left(switch, now)
             case SwitchRead():
-                yield from switch.read(event, self.wanted, now)
+                yield from switch.read(event, self.in_force, now)
                 ports, asked_at = switch.observed.ports, switch.installed_asked_at
-                read = self.copying.read(switch.site, ports, switch.installed, asked_at, self.wanted, now)
+                read = self.copying.read(switch.site, ports, switch.installed, asked_at, self.in_force, now)
                 self._apply_copy_decisions(read, now)
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
                 yield from self.within_budgets(now, switch)
@@ -177,7 +188,7 @@ class Core:
             case FlowsLost():
                 yield from switch.flows_lost(now)
             case PortSeen():
-                yield from switch.port_seen(event, self.wanted, now)
+                yield from switch.port_seen(event, self.in_force, now)
                 yield from self._ports_seen(switch, now)
             case NeighbourSeen():
                 where = switch.neighbour_seen(event, now)
@@ -190,8 +201,8 @@ class Core:
                 switch.far_answered(event, now)
 
     def tick(self, now: float) -> Iterator[CoreEffect]:
-        yield from self._steer(self.steering.tick(self.wanted, now), now)
-        self._apply_copy_decisions(self.copying.look(self.wanted, now), now)
+        yield from self._steer(self.steering.tick(self.in_force, now), now)
+        self._apply_copy_decisions(self.copying.look(self.in_force, now), now)
         yield from self.within_budgets(now)
         yield from self._follow(now)
         for switch in self.switches.values():
@@ -201,12 +212,12 @@ class Core:
                 yield from self._left(switch, now)
             switch.duplicate_dpid.forget(now)
             switch.count_often(self.copying.counts(switch.site))
-            yield from switch.tick(self.wanted, now)
+            yield from switch.tick(self.in_force, now)
         yield from self._copy(now)
-        yield from self.steering.tend(self.wanted, now)
+        yield from self.steering.tend(self.in_force, now)
         self.probing.watched = self.copying.watched
         yield from self.probing.tend(now)
-        yield from self.relays.tend(self.wanted, now)
+        yield from self.relays.tend(self.in_force, now)
 
     def rests_at(self) -> float | None:
         due = [switch.rests_at() for switch in self.switches.values()]
@@ -215,9 +226,9 @@ class Core:
 
     def rest(self, now: float) -> Iterator[CoreEffect]:
         """Do the work that many events share: after each burst of events, and at rests_at()."""
-        self._apply_copy_decisions(self.copying.rest(self.wanted, now), now)
+        self._apply_copy_decisions(self.copying.rest(self.in_force, now), now)
         for switch in self.switches.values():
-            yield from switch.rest(self.wanted, now)
+            yield from switch.rest(self.in_force, now)
         if any(switch.dead_changed for switch in self.switches.values()):
             yield from self._leave_dead(now)
         yield from self._follow(now)
@@ -246,15 +257,15 @@ class Core:
             yield from self._served(switch, newcomer, now)
 
     def _ports_seen(self, switch: Switch, now: float) -> Iterator[CoreEffect]:
-        yield from self._steer(self.steering.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
-        yield from self.steering.tend(self.wanted, now)
+        yield from self._steer(self.steering.ports_seen(switch.site, switch.observed.ports, self.in_force, now), now)
+        yield from self.steering.tend(self.in_force, now)
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[CoreEffect]:
         if isinstance(event, AgentOpened):
             before = self.agents.known.get(event.name)
             if before is not None and before.connected:
                 yield from self._agent(AgentClosed(before.session, "it has connected again"), now)
-        event = self.agents.checked(event, self.wanted.relays, now)
+        event = self.agents.checked(event, self.overrides.relays, now)
         agent = self.agents.on_event(event, now)
         if agent is None:
             return  # its session has ended
@@ -262,26 +273,26 @@ class Core:
         if isinstance(event, Reported):
             whole = replace(event, interval_ms=agent.whole_ms) if agent.whole_ms is not None else None
         if whole is not None:
-            yield from self._steer(self.steering.on_event(whole, agent, self.wanted, now), now)
+            yield from self._steer(self.steering.on_event(whole, agent, self.in_force, now), now)
         self.budgets.on_event(event, agent)
         self.caps.on_event(event, agent, now)
         yield from self.probing.on_event(event, agent, now)
-        yield from self.relays.on_event(event, agent, self.wanted, now)
-        self._apply_copy_decisions(self.copying.on_event(event, agent, self.wanted, now), now)
+        yield from self.relays.on_event(event, agent, self.in_force, now)
+        self._apply_copy_decisions(self.copying.on_event(event, agent, self.in_force, now), now)
         if whole is not None:
-            self.peer_sites.on_event(whole, agent, self.wanted, self.switches.ports, now)
+            self.peer_sites.on_event(whole, agent, self.in_force, self.switches.ports, now)
             yield from self._copy(now)
-        yield from self.steering.tend(self.wanted, now)
+        yield from self.steering.tend(self.in_force, now)
 
     def _way_of(self, home: AddressOwner) -> TerminalUplinks:
-        return way(home.site, home.terminal, self.wanted)
+        return way(home.site, home.terminal, self.in_force)
 
     def _uplinks_key_of(self, terminal: str) -> str:
         steered = self.steering.steered[terminal]
         site, switch = steered.site, self.switches[steered.site.dpid]
         up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
         usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
-        return uplinks_key(site, steered.terminal, self.wanted, usable)
+        return uplinks_key(site, steered.terminal, self.in_force, usable)
 
     def _copy(self, now: float) -> Iterator[CoreEffect]:
         """Update copies after a change at a peer site.
@@ -291,17 +302,17 @@ class Core:
         """
         yield from self.peer_sites.tend(now)
         if self._others_eliminate(now):
-            yield from self.switches.reconfigure(map(self.peer_sites.as_copied, self.config.sites), self.wanted, now)
+            yield from self.switches.reconfigure(map(self.peer_sites.as_copied, self.config.sites), self.in_force, now)
         yield from self._leave_dead(now)
         for dpid, uplinks in self.peer_sites.screens(now):
             self.switches[dpid].screened = uplinks
-            yield from self.switches[dpid].settle(self.wanted, now)
+            yield from self.switches[dpid].settle(self.in_force, now)
 
     def _leave_dead(self, now: float) -> Iterator[AgentEffect]:
         for switch in self.switches.values():
             switch.dead_changed = False
         for site, silent in self.peer_sites.silence_changed(self._dead_uplinks):
-            yield from self._steer(self.steering.silence(site, silent, self.wanted, now), now)
+            yield from self._steer(self.steering.silence(site, silent, self.in_force, now), now)
 
     def _dead_uplinks(self, site: Site) -> Mapping[str, str] | None:
         """Return the uplinks that the switch found dead, with the reasons.
@@ -319,15 +330,16 @@ class Core:
     def _others_eliminate(self, now: float) -> bool:
         changed = self.peer_sites.changed(now)
         if changed:
-            self.wanted = replace(self.wanted, once=self.peer_sites.once)
+            self.decisions = replace(self.decisions, eliminating=self.peer_sites.once)
         return changed
 
     def _steer(self, entries: Iterable[LogEntry], now: float) -> Iterator[AgentEffect]:
         """Send orders to agents at once, and to gateways when no other event waits."""
         for entry in entries:
-            self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
+            active = {**self.decisions.active, entry.terminal: entry.uplink}
+            self.decisions = replace(self.decisions, active=active)
             self.moves.owe(self.config.dpids(self.steering.steered[entry.terminal].site), entry)
-            yield from self.steering.moved(entry, self.wanted, now)
+            yield from self.steering.moved(entry, self.in_force, now)
 
     def _apply_copy_decisions(self, decisions: Iterable[CopyDecision], now: float) -> None:
         """Apply decisions about copies. The gateways at both ends make copies, so agents get no order."""
@@ -336,7 +348,7 @@ class Core:
             does, reason = "copies" if decision.copies else "one path", decision.reason
             log.info("%s: %s, because %s%s", name, does, reason, reported_by(decision.reporters))
             if self.copying.decides_of(name):
-                self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
+                self.decisions = replace(self.decisions, copies={**self.decisions.copies, name: decision.copies})
             entry = self.steering.copied(decision, now)
             self.moves.owe(self.config.dpids(self.steering.steered[name].site), entry)
 
@@ -352,43 +364,44 @@ class Core:
         After a restart the switches' counters supply the rest, unless a switch restarts too.
         """
         self._kept_at = now
-        if self.budgets.used != self.wanted.used:
-            self.wanted = replace(self.wanted, used=self.budgets.used)
+        if self.budgets.used != self.decisions.used:
+            self.decisions = replace(self.decisions, used=self.budgets.used)
 
     def within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
         """Apply budgets. A changed meter restarts its counter, so it changes only right after the switch was read."""
-        before, barred = self.wanted, self.budgets.barred
-        if barred != before.barred:
-            self.wanted = replace(before, barred=barred)
+        before, barred = self.in_force, self.budgets.barred
+        changed = barred != before.decisions.barred
+        if changed:
+            self.decisions = replace(self.decisions, barred=barred)
             self.keep_used(now)
-            self._apply_copy_decisions(self.copying.bounded(before, self.wanted, now), now)
+            self._apply_copy_decisions(self.copying.bounded(before, self.in_force, now), now)
         for switch in self.switches.values():
             rates = self.budgets.rates(switch.site.home)
             may_change = switch is read or rates.keys() != switch.rates.keys()
-            if (may_change and rates != switch.rates) or barred != before.barred:
+            if (may_change and rates != switch.rates) or changed:
                 if may_change and rates != switch.rates:
                     switch.rates = rates
                     self.keep_used(now)
-                yield from switch.settle(self.wanted, now)
+                yield from switch.settle(self.in_force, now)
 
     def _follow(self, now: float) -> Iterator[Effect]:
         for dpid, entries in self.moves.due(now):
             if dpid in self.switches:
-                yield from follow(self.switches[dpid], entries, self.wanted, self.steering.logbook, now)
+                yield from follow(self.switches[dpid], entries, self.in_force, self.steering.logbook, now)
 
     def reconfigure(self, config: Config, now: float) -> Iterator[CoreEffect]:
         self.peer_sites.reconfigure(config)
         self._others_eliminate(now)
-        yield from self.switches.reconfigure(map(self.peer_sites.as_copied, config.sites), self.wanted, now)
+        yield from self.switches.reconfigure(map(self.peer_sites.as_copied, config.sites), self.in_force, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.config_loads += 1
         self.agents.reconfigure(config)
-        self.steering.reconfigure(config, self.wanted, now)
+        self.steering.reconfigure(config, self.in_force, now)
         self.budgets.reconfigure(config)
-        self.wanted = self.copying.keep(self.wanted)
+        self.decisions = self.copying.keep(self.in_force)
         self.caps.reconfigure(config)
         self.probing.reconfigure(config)
-        self.relays.reconfigure(config, self.wanted)
+        self.relays.reconfigure(config, self.in_force)
         for switch in self.switches.values():
             if switch.session is not None:
                 yield from self._ports_seen(switch, now)
@@ -398,13 +411,16 @@ class Core:
         self.config_error = error
         log.error("the configuration was refused; the last valid one stays in force: %s", error)
 
-    def want(self, wanted: Wanted) -> bool:
-        """Return whether anything changed."""
-        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # decisions may have changed since
-        changed, self.wanted = wanted != self.wanted, wanted
-        return changed
+    def override(self, overrides: Overrides, entries: Collection[LogEntry] = ()) -> bool:
+        """Apply overrides, with the entries of moved terminals. Return whether anything changed."""
+        before, moved = self.in_force, {entry.terminal for entry in entries}
+        decided = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
+        active = {**without(self.decisions.active, moved), **decided}
+        self.overrides, self.decisions = overrides, replace(self.decisions, active=active)
+        self.decisions = self.copying.keep(self.in_force)
+        return self.in_force != before
 
     def vouch(self, vouched: Vouched, now: float) -> Iterator[CoreEffect]:
-        yield from self.relays.vouch(vouched, self.wanted, now)
+        yield from self.relays.vouch(vouched, self.in_force, now)
         self.peer_sites.tunnels.vouch(vouched)
         yield from self._copy(now)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from controller.core.core import Core, CoreEffect, follow, groups_modified
 from controller.features.relays.requests import WishOfRelays
-from controller.features.steering.logbook import By, LogEntry, SwitchOutcome
+from controller.features.steering.logbook import LogEntry, SwitchOutcome
 from controller.features.steering.manager import SteeringManager
 from controller.model.config import AUTO, Mode, Site, Terminal
-from controller.model.known import Wanted, in_class, without
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides, in_class, without
 from controller.protocol.requests import (
     Impossible,
     OverrideResult,
@@ -38,8 +39,8 @@ def in_sites_with(terminals: list[Placed], traffic: str) -> list[Placed]:
 
 
 def set_mode(
-    wanted: Wanted, terminals: list[Placed], traffic: str | None, mode: Mode | None
-) -> tuple[Wanted, list[tuple[Site, str]]]:
+    overrides: Overrides, terminals: list[Placed], traffic: str | None, mode: Mode | None
+) -> tuple[Overrides, list[tuple[Site, str]]]:
     """Return the new state and a sentence for each terminal.
 
     Without a class, the mode applies to traffic in no class with its own mode. Without a mode, the configured one
@@ -47,57 +48,57 @@ def set_mode(
     """
     keys = [terminal.name if traffic is None else in_class(terminal.name, traffic) for _, terminal in terminals]
     if mode is None:
-        after = replace(wanted, modes=without(wanted.modes, keys))
+        after = replace(overrides, modes=without(overrides.modes, keys))
     else:
-        after = replace(wanted, modes={**wanted.modes, **dict.fromkeys(keys, mode)})
+        after = replace(overrides, modes={**overrides.modes, **dict.fromkeys(keys, mode)})
     sentences = []
     for key, (site, terminal) in zip(keys, terminals, strict=True):
         if mode is None:
-            already = "" if key in wanted.modes else "already "
+            already = "" if key in overrides.modes else "already "
             sentence = f"{key} {already}follows gateway.yaml: {_in_file(after, terminal, traffic)}"
         else:
-            already = "already " if _mode(wanted, terminal, traffic) is mode else ""
+            already = "already " if _mode(overrides, terminal, traffic) is mode else ""
             sentence = f"{key} is {already}in mode {mode.value}"
         sentences.append((site, sentence + ("" if traffic is not None else _except(after, site, terminal))))
     return after, sentences
 
 
-def is_all_off(wanted: Wanted, site: Site, terminal: Terminal) -> bool:
+def is_all_off(overrides: Overrides, site: Site, terminal: Terminal) -> bool:
     """Return whether no traffic follows the active uplink."""
-    modes = (wanted.mode(terminal), *(wanted.mode_of(terminal, each.name) for each in site.named))
+    modes = (overrides.mode(terminal), *(overrides.mode_of(terminal, each.name) for each in site.named))
     return all(mode is Mode.OFF for mode in modes)
 
 
-def _mode(wanted: Wanted, terminal: Terminal, traffic: str | None) -> Mode:
-    return wanted.mode(terminal) if traffic is None else wanted.mode_of(terminal, traffic)
+def _mode(overrides: Overrides, terminal: Terminal, traffic: str | None) -> Mode:
+    return overrides.mode(terminal) if traffic is None else overrides.mode_of(terminal, traffic)
 
 
-def _in_file(wanted: Wanted, terminal: Terminal, traffic: str | None) -> str:
+def _in_file(overrides: Overrides, terminal: Terminal, traffic: str | None) -> str:
     follows = traffic is not None and traffic not in dict(terminal.modes)
-    mode = f"mode {_mode(wanted, terminal, traffic).value}"
+    mode = f"mode {_mode(overrides, terminal, traffic).value}"
     return f"{mode}, as {terminal.name} is" if follows else mode
 
 
-def _except(wanted: Wanted, site: Site, terminal: Terminal) -> str:
-    kept = [f"{name} {mode.value}" for name, mode in _own_modes(wanted, site, terminal)]
+def _except(overrides: Overrides, site: Site, terminal: Terminal) -> str:
+    kept = [f"{name} {mode.value}" for name, mode in _own_modes(overrides, site, terminal)]
     return f"; its classes keep modes of their own: {', '.join(kept)}" if kept else ""
 
 
-def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple[str, Mode]]:
+def _own_modes(overrides: Overrides, site: Site, terminal: Terminal) -> Iterable[tuple[str, Mode]]:
     for each in site.named:
-        if in_class(terminal.name, each.name) in wanted.modes or each.name in dict(terminal.modes):
-            yield each.name, wanted.mode_of(terminal, each.name)
+        if in_class(terminal.name, each.name) in overrides.modes or each.name in dict(terminal.modes):
+            yield each.name, overrides.mode_of(terminal, each.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    wanted: Wanted
+    overrides: Overrides
     sentences: list[tuple[Placed, str]]
     entries: list[LogEntry]
     moved: list[Placed]
 
 
-def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
+def set_active(in_force: InForce, steering: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
     """Return the new state. Raise Impossible if one of the terminals cannot have the uplink."""
     for site, terminal in terminals:
         reachable(site, terminal, uplink)
@@ -106,33 +107,32 @@ def set_active(wanted: Wanted, steering: SteeringManager, terminals: list[Placed
             raise Impossible(choice.wider)
     sentences, entries = [], []
     for site, terminal in terminals:
-        left = wanted.active_uplink(site, terminal)
+        left = in_force.active_uplink(site, terminal)
         sentence = f"{terminal.name} {'already ' if left == uplink else ''}has {uplink} as its active uplink"
-        if is_all_off(wanted, site, terminal):
+        if is_all_off(in_force.overrides, site, terminal):
             sentence += "; in mode off each subnet keeps its own uplink, so this applies once the mode changes"
         sentences.append(((site, terminal), sentence))
         entries.append(steering.wished(terminal.name, uplink, left, now))
     names = {terminal.name for _, terminal in terminals}
-    active = {**wanted.active, **dict.fromkeys(names, uplink)}
-    after = replace(wanted, active=active, decided=without(wanted.decided, names))
+    after = replace(in_force.overrides, active={**in_force.overrides.active, **dict.fromkeys(names, uplink)})
     return Done(after, sentences, entries, terminals)
 
 
-def left_to_policies(wanted: Wanted, steering: SteeringManager, terminals: list[Placed], now: float) -> Done:
-    moved = [each for each in terminals if each[1].name in wanted.active]
+def left_to_policies(in_force: InForce, steering: SteeringManager, terminals: list[Placed], now: float) -> Done:
+    moved = [each for each in terminals if each[1].name in in_force.overrides.active]
     names = {terminal.name for _, terminal in moved}
-    active, decided = without(wanted.active, names), without(wanted.decided, names)
-    after = replace(wanted, active=active, decided=decided)
-    lefts = ((terminal.name, wanted.active_uplink(site, terminal)) for site, terminal in moved)
+    overrides = replace(in_force.overrides, active=without(in_force.overrides.active, names))
+    after = InForce(overrides, replace(in_force.decisions, active=without(in_force.decisions.active, names)))
+    lefts = ((terminal.name, in_force.active_uplink(site, terminal)) for site, terminal in moved)
     entries = [steering.released(name, left, after, now) for name, left in lefts]
-    by_policy = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
-    after = replace(after, decided={**decided, **by_policy})
+    chosen = {entry.terminal: entry.uplink for entry in entries}
     sentences = []
     for site, terminal in terminals:
-        already, uplink = "" if terminal.name in names else "already ", after.active_uplink(site, terminal)
+        already = "" if terminal.name in names else "already "
+        uplink = chosen.get(terminal.name) or in_force.active_uplink(site, terminal)
         sentence = f"{terminal.name} is {already}left to policies, which chose {uplink}"
         sentences.append(((site, terminal), sentence))
-    return Done(after, sentences, entries, moved)
+    return Done(overrides, sentences, entries, moved)
 
 
 # features/relays/requests.py decides what a request about relays changes; of_relays() applies it.
@@ -145,8 +145,8 @@ def mode(
     terminals = named(core.config.sites, name)
     if traffic is not None:
         terminals = in_sites_with(terminals, traffic)
-    wanted, sentences = set_mode(core.wanted, terminals, traffic, wished)
-    return _granted(core, wanted, terminals, tuple(each + _when(core, site) for site, each in sentences), [], now)
+    overrides, sentences = set_mode(core.overrides, terminals, traffic, wished)
+    return _granted(core, overrides, terminals, tuple(each + _when(core, site) for site, each in sentences), [], now)
 
 
 def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[CoreEffect], list[LogEntry]]:
@@ -156,20 +156,20 @@ def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResu
     """
     terminals = named(core.config.sites, name)
     if uplink == AUTO:
-        done = left_to_policies(core.wanted, core.steering, terminals, now)
+        done = left_to_policies(core.in_force, core.steering, terminals, now)
     else:
-        done = set_active(core.wanted, core.steering, terminals, uplink, now)
+        done = set_active(core.in_force, core.steering, terminals, uplink, now)
     sentences = tuple(each + _when(core, site) for (site, _), each in done.sentences)
-    answer, effects = _granted(core, done.wanted, done.moved, sentences, done.entries, now)
+    answer, effects = _granted(core, done.overrides, done.moved, sentences, done.entries, now)
     return answer, effects, done.entries
 
 
 def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[CoreEffect]]:
     """Apply a request about relays. If it raises Impossible or UnknownRelay, nothing changes."""
-    wanted, sentences = wish(core.config, core.wanted, core.relays.carries)
-    changed = core.want(wanted)
+    overrides, sentences = wish(core.config, core.overrides, core.relays.carries)
+    changed = core.override(overrides)
     done = sentences if changed else f"{sentences} (no change)"
-    return OverrideResult((done,), changed, 0), list(core.relays.tend(core.wanted, now))
+    return OverrideResult((done,), changed, 0), list(core.relays.tend(core.in_force, now))
 
 
 def used_set(
@@ -198,17 +198,22 @@ def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
 
 
 def _granted(
-    core: Core, wanted: Wanted, terminals: list[Placed], sentences: tuple[str, ...], entries: list[LogEntry], now: float
+    core: Core,
+    overrides: Overrides,
+    terminals: list[Placed],
+    sentences: tuple[str, ...],
+    entries: list[LogEntry],
+    now: float,
 ) -> tuple[OverrideResult, list[CoreEffect]]:
     learned: list[CoreEffect] = list(core.rest(now))  # not part of the override
-    changed = core.want(wanted)
+    changed = core.override(overrides, entries)
     effects: list[Effect] = []
     for dpid in _gateways(core, terminals):
         ours = [entry for entry in entries if core.steering.steered[entry.terminal].site.dpid == dpid]
-        effects += follow(core.switches[dpid], ours, core.wanted, core.steering.logbook, now)
-    orders = [order for entry in entries for order in core.steering.moved(entry, core.wanted, now)]
+        effects += follow(core.switches[dpid], ours, core.in_force, core.steering.logbook, now)
+    orders = [order for entry in entries for order in core.steering.moved(entry, core.in_force, now)]
     core.steering.touch(terminal.name for _, terminal in terminals)
-    tended = list(core.steering.tend(core.wanted, now))
+    tended = list(core.steering.tend(core.in_force, now))
     return OverrideResult(sentences, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
 
 

@@ -18,7 +18,8 @@ from functools import lru_cache, partial
 from itertools import chain, product
 
 from controller.model.config import Site, Subnet, Terminal
-from controller.model.known import Known, Port
+from controller.model.in_force import Known
+from controller.model.observed import Port
 from controller.model.traffic import ASKED_FROM_PORT, DNS_PORT, Address, Family, Protocol, TrafficClass
 from controller.model.uplink import Uplink
 from controller.program import antispoofing, interception, internet_exit, metering, neighbour_proxy, responders
@@ -98,10 +99,10 @@ class _Groups:
 
     def __init__(self, site: Site, known: Known) -> None:
         self._site = site
-        self._wanted = known.wanted
+        self._in_force = known.in_force
         self._observed = known.observed
         self._screened = known.screened
-        self._barred = known.wanted.barred.get(site.home, frozenset())
+        self._barred = known.in_force.decisions.barred.get(site.home, frozenset())
         self._through = metering.through(site)
         self._paths = {family: paths(*self._usable(family)) for family in Family}
 
@@ -117,12 +118,12 @@ class _Groups:
     def _leaving(
         self, each: Served | MirroredAddress, terminal: Terminal, own: str, classes: tuple[TrafficClass, ...]
     ) -> tuple[Group, ...]:
-        wanted, site = self._wanted, self._site
-        named = tuple([wanted.acting_of(site, terminal, traffic.name) for traffic in classes]) if classes else ()
-        mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
-        if isinstance(each, Served) and each.place.by_relay and wanted.keeps_apart(site, terminal):
+        in_force, site = self._in_force, self._site
+        its, active = in_force.redundancy(site, terminal), in_force.active_uplink(site, terminal)
+        named = [in_force.redundancy(site, terminal, traffic.name) for traffic in classes]
+        if isinstance(each, Served) and each.place.by_relay and in_force.keeps_apart(site, terminal):
             active = own
-        return leaving(each, named, mode, own, active, self._paths[each.family])
+        return leaving(each, (*named, its, its.of_rest), own, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[UsableUplink]:
         for uplink in self._site.uplinks:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2s
 from ipaddress import IPv4Network, IPv6Network
-from itertools import chain, repeat
 
-from controller.model.config import Mode, Returned, Site, Subnet, Terminal, TerminalAddress
+from controller.model.config import Returned, Site, Subnet, Terminal, TerminalAddress
+from controller.model.redundancy import PacketUplinks, Redundancy
 from controller.model.traffic import Family, Interface, TrafficClass
 from controller.model.uplink import Uplink
 from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKind, written
@@ -208,26 +208,22 @@ def paths(*usable: UsableUplink) -> UsableUplinks:
 
 @lru_cache(maxsize=MOST_KEPT)
 def leaving(
-    each: Served | MirroredAddress, named: tuple[Mode, ...], mode: Mode, own: str, active: str, paths: UsableUplinks
+    each: Served | MirroredAddress, classes: tuple[Redundancy, ...], own: str, active: str, paths: UsableUplinks
 ) -> tuple[Group, ...]:
-    """Return the groups of an address: named classes with the modes `named`, the bicast class, the rest.
+    """Return the groups of an address by class: the named ones, the bicast class, the rest.
 
-    `own` is the uplink in mode off.
+    `own` is the uplink of its subnet.
     """
-    groups: list[Group] = []
-    for (_, name), its in zip(each.leaving, chain(named, repeat(mode)), strict=False):
-        copied = len(groups) <= len(named)
-        kind, buckets = _way(its, own if its is Mode.OFF else active, paths, copied)
-        groups.append(Group(name.group_id, kind, buckets, name.label))
-    return tuple(groups)
+    ways = (_way(its, own if its.sent_over is PacketUplinks.OWN else active, paths) for its in classes)
+    return tuple(Group(name.group_id, *way, name.label) for (_, name), way in zip(each.leaving, ways, strict=False))
 
 
 @lru_cache(maxsize=1024)
-def _way(mode: Mode, active: str, paths: UsableUplinks, copied: bool) -> tuple[GroupKind, tuple[Bucket, ...]]:
-    if mode is Mode.OFF:
+def _way(its: Redundancy, active: str, paths: UsableUplinks) -> tuple[GroupKind, tuple[Bucket, ...]]:
+    if its.sent_over is PacketUplinks.OWN:
         own = (path for path in paths.usable if path.uplink.name == active and path.up)
         return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
-    if mode is Mode.BICAST and copied:
+    if its.sent_over is PacketUplinks.EVERY:
         up = [path for path in paths.usable if path.up]
         of_use = [path for path in up if not path.screened] or up
         paid = [path for path in of_use if not path.barred or path.uplink.name == active]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from controller.model.config import Site
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.model.relaying import HOST_MAC, Fallback
 from controller.model.traffic import Family, Protocol
 from controller.program.antispoofing import apart

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from controller.model.config import Site
-from controller.model.known import CopyCounter, CopyRateLimit, Port
+from controller.model.in_force import CopyRateLimit
+from controller.model.observed import CopyCounter, Port
 from controller.model.uplink import UNLIMITED
 from controller.program.program import METER_IDS, Flow, Installed, Meter, Output, Resubmit, fields
 from controller.program.tables import FIRST_COPIES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from controller.model.config import Site
-from controller.model.known import Neighbour, Port
+from controller.model.observed import Neighbour, Port
 from controller.program.groups import answered, served
 from controller.program.metering import through
 from controller.program.program import Bucket, Group, Output, Resubmit, SetField

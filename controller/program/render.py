@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from controller.model.config import Site
-from controller.model.known import Known, Observed, Port
+from controller.model.in_force import Known
+from controller.model.observed import Observed, Port
 from controller.model.uplink import UNLIMITED
 from controller.program.diff import (
     AddFlow,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from controller.model.known import PortRange
+from controller.model.overrides import PortRange
 
 
 class Tickets:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from controller.model.config import EVERYBODY, Mode, Site, Terminal
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.model.traffic import Family
 
 MOST_NAMED = 12  # terminals, in one sentence

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.model.traffic import Address, Protocol
 from controller.program.diff import Change
 from controller.program.program import Installed, PortCounters

@@ -14,7 +14,8 @@ from controller.features.copies.metered_uplinks import Budgets
 from controller.features.peer_sites.manager import PeerSites
 from controller.features.relays import readout
 from controller.model.config import Site, Terminal, TerminalAddress
-from controller.model.known import Wanted, in_class
+from controller.model.in_force import InForce
+from controller.model.overrides import in_class
 from controller.model.traffic import Network
 from controller.model.uplink import Period, Uplink
 from controller.program.metering import through
@@ -60,7 +61,7 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         config_error=str(core.config_error) if core.config_error else None,
         access_points=core.caps.view(now),
         paths=core.probing.view(now),
-        relays=readout.relay_views(core.relays, core.wanted, now),
+        relays=readout.relay_views(core.relays, core.overrides, now),
         interceptions=readout.interception_views(core.relays),
         devices=tuple(each for agent in core.agents.known.values() for each in _devices(core, agent)),
         config_loads=core.config_loads,
@@ -174,7 +175,7 @@ def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> 
     for terminal in switch.site.terminals:
         sent, received = ids[terminal.name]
         newest = core.steering.logbook.newest(terminal.name)
-        view = _terminal(switch, terminal, core.wanted, _counted(counted, sent), _counted(counted, received))
+        view = _terminal(switch, terminal, core.in_force, _counted(counted, sent), _counted(counted, received))
         yield replace(
             view,
             traffic=traffic_view(core.copying.traffic, switch.site, terminal, now),
@@ -184,24 +185,24 @@ def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> 
 
 
 def _terminal(
-    switch: Switch, terminal: Terminal, wanted: Wanted, sent: PacketCounters | None, received: PacketCounters | None
+    switch: Switch, terminal: Terminal, in_force: InForce, sent: PacketCounters | None, received: PacketCounters | None
 ) -> TerminalView:
     return TerminalView(
         name=terminal.name,
         gateway=switch.site.name,
-        mode=wanted.mode(terminal),
-        acting=wanted.acting(switch.site, terminal),
-        active_uplink=wanted.active_uplink(switch.site, terminal),
+        mode=in_force.overrides.mode(terminal),
+        acting=in_force.redundancy(switch.site, terminal).mode,
+        active_uplink=in_force.active_uplink(switch.site, terminal),
         default_uplink=terminal.default_uplink,
         access_point=terminal.access_point,
-        active_by=active_by(wanted, switch.site, terminal),
-        mode_overridden=terminal.name in wanted.modes,
+        active_by=active_by(in_force, switch.site, terminal),
+        mode_overridden=terminal.name in in_force.overrides.modes,
         addresses=tuple(
             AddressView(at.address, at.subnet, at.port, switch.observed.mac_of(at)) for at in terminal.addresses
         ),
         sent=sent,
         received=received,
-        classes=tuple(_class(switch.site, terminal, each.name, wanted) for each in switch.site.named),
+        classes=tuple(_class(switch.site, terminal, each.name, in_force) for each in switch.site.named),
     )
 
 
@@ -225,9 +226,10 @@ def _holds(at: TerminalAddress, address: Network) -> bool:
     return at.address.version == address.version and ip_network(at.address).overlaps(address)
 
 
-def _class(site: Site, terminal: Terminal, name: str, wanted: Wanted) -> ClassView:
-    wished = in_class(terminal.name, name) in wanted.modes
-    return ClassView(name, wanted.mode_of(terminal, name), wished, wanted.acting_of(site, terminal, name))
+def _class(site: Site, terminal: Terminal, name: str, in_force: InForce) -> ClassView:
+    wished = in_class(terminal.name, name) in in_force.overrides.modes
+    acting = in_force.redundancy(site, terminal, name).mode
+    return ClassView(name, in_force.overrides.mode_of(terminal, name), wished, acting)
 
 
 def _counted(by_group: dict[int, list[PacketCounters]], group_ids: tuple[int, ...]) -> PacketCounters | None:

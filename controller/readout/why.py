@@ -12,7 +12,7 @@ from controller.features.steering.logbook import LogEntry
 from controller.features.steering.manager import SteeringManager
 from controller.features.steering.terminal import Steered
 from controller.model.config import Mode, Site, Terminal
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
 from controller.model.traffic import REST, TrafficClass
 from controller.policy.paths.failover import LEASE_S
 from controller.policy.paths.health import UplinkPath
@@ -77,10 +77,10 @@ def _state(agent: Agent) -> AgentState:
     return AgentState.SILENT if agent.silent else AgentState.HERE
 
 
-def active_by(wanted: Wanted, site: Site, terminal: Terminal) -> ActiveBy:
-    if wanted.wished(site, terminal):
+def active_by(in_force: InForce, site: Site, terminal: Terminal) -> ActiveBy:
+    if in_force.wished(site, terminal):
         return ActiveBy.PEOPLE
-    return ActiveBy.POLICIES if wanted.standing(site, terminal) else ActiveBy.DEFAULT
+    return ActiveBy.POLICIES if in_force.standing(site, terminal) else ActiveBy.DEFAULT
 
 
 def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseView:
@@ -91,8 +91,8 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
     return CourseView(
         terminal=name,
         copying=_copying(core, steered, now, wall_offset_s),
-        active_uplink=core.wanted.active_uplink(steered.site, steered.terminal),
-        active_by=active_by(core.wanted, steered.site, steered.terminal),
+        active_uplink=core.in_force.active_uplink(steered.site, steered.terminal),
+        active_by=active_by(core.in_force, steered.site, steered.terminal),
         movers=choice.movers,
         unmoved=choice.unmoved,
         own_end=_own_end(core, steered),
@@ -105,8 +105,8 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
 
 
 def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> CopyingView:
-    wanted, site, terminal = core.wanted, core.switches[steered.site.dpid].site, steered.terminal
-    mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
+    in_force, site, terminal = core.in_force, core.switches[steered.site.dpid].site, steered.terminal
+    mode, acting = in_force.overrides.mode(terminal), in_force.redundancy(site, terminal).mode
     reason, since = _reason(core, steered, mode, now)
     return CopyingView(
         mode=mode,
@@ -121,7 +121,7 @@ def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> 
 
 def _reason(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, float | None]:
     """Return why packets are copied or not, and the decision's time by the core's clock."""
-    watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
+    watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.in_force)
     if mode is Mode.BICAST and barred is not None:
         return barred, None
     if mode is not Mode.AUTO:
@@ -134,7 +134,7 @@ def _reason(core: Core, steered: Steered, mode: Mode, now: float) -> tuple[str, 
         return f"mode {mode.value} requires this{no_peer}", None
     if watch is None:
         return "no report has arrived yet to decide from", None
-    slow = None if watch.copies else core.copying.slow_watch(steered, core.wanted, now)
+    slow = None if watch.copies else core.copying.slow_watch(steered, core.in_force, now)
     return f"{watch.reason}; {slow}" if slow is not None else watch.reason, watch.since
 
 
@@ -166,7 +166,7 @@ def _named(site: Site, traffic: TrafficClass) -> str:
 
 def health_views(core: Core, steered: Steered, now: float, wall_offset_s: float) -> Iterator[HealthView]:
     tellers = ", ".join(steered.movers)
-    kept_because = steered.kept_because(now) if steered.is_policies(core.wanted) else None
+    kept_because = steered.kept_because(now) if steered.is_policies(core.in_force) else None
     doubts = core.switches[steered.site.dpid].doubts
     for uplink, path in steered.paths.items():
         reason = path.reason

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.model.config import Datapath, Site
-from controller.model.known import Neighbour, Observed
+from controller.model.observed import Neighbour, Observed
 from controller.model.traffic import Address, Family
 from controller.program.neighbour_proxy import subnet_answered
 from controller.protocol.switch_messages import Advertise, Ask, Solicited

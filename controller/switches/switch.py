@@ -19,7 +19,8 @@ from enum import StrEnum
 from functools import partial
 
 from controller.model.config import Site
-from controller.model.known import CopyRateLimit, Known, Neighbour, Observed, Port, Wanted
+from controller.model.in_force import CopyRateLimit, InForce, Known
+from controller.model.observed import Neighbour, Observed, Port
 from controller.model.traffic import Family, Protocol
 from controller.model.uplink import Uplink
 from controller.policy.paths import reachability
@@ -166,7 +167,7 @@ class Switch:
             self.last_error = f"the switch {why}; it was disconnected, and is used again when it reconnects"
         return why
 
-    def read(self, event: SwitchRead, wanted: Wanted, now: float) -> Iterator[Effect]:
+    def read(self, event: SwitchRead, in_force: InForce, now: float) -> Iterator[Effect]:
         if event.ticket != self._read_ticket:
             return
         self._read_ticket = None
@@ -189,7 +190,7 @@ class Switch:
         if as_it_was and now - self._compared_at < EVERY_S:
             return  # only for its counters
         self._compared_at = now
-        changes = yield from self.settle(wanted, now)
+        changes = yield from self.settle(in_force, now)
         if not changes:
             self._agreed = ReadCache(event.installed.program, self._expected)
             self.last_error = None
@@ -249,7 +250,7 @@ class Switch:
         if not self._flows_deleted:
             self._looks.postponed(now)
 
-    def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
+    def port_seen(self, event: PortSeen, in_force: InForce, now: float) -> Iterator[Effect]:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
         if event.port:
             ports[event.name] = event.port
@@ -259,7 +260,7 @@ class Switch:
         if event.name in self.site.ports:
             self._neighbourhood.port_changed(event.name)
             if self._port_changes.at_once(now):
-                yield from self.settle(wanted, now)
+                yield from self.settle(in_force, now)
                 yield from self._ask(now)
 
     def neighbour_seen(self, event: NeighbourSeen, now: float) -> Neighbour:
@@ -285,9 +286,9 @@ class Switch:
         due = (self._port_changes.next_at, self._reach_at if self._reach else None)
         return min((at for at in due if at is not None), default=None)
 
-    def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
+    def rest(self, in_force: InForce, now: float) -> Iterator[Effect]:
         if self._learned or self._port_changes.at_rest(now):
-            yield from self.settle(wanted, now)
+            yield from self.settle(in_force, now)
         if now >= self._reach_at:
             yield from self._look_for_dead(now)
 
@@ -296,11 +297,11 @@ class Switch:
         if answer and self._advertised.allows((event.in_port, event.target, event.asker), now):
             yield answer
 
-    def tick(self, wanted: Wanted, now: float) -> Iterator[Effect]:
+    def tick(self, in_force: InForce, now: float) -> Iterator[Effect]:
         if due := self._neighbourhood.due(now):
             self._learn(due)
         if self._learned or self._port_changes.owed:
-            yield from self.settle(wanted, now)
+            yield from self.settle(in_force, now)
         if self.session is None:
             return
         yield from self._ask(now)
@@ -308,12 +309,12 @@ class Switch:
         if self._looks.due(now) and self._read_ticket is None:
             yield self._read(now)
 
-    def settle(self, wanted: Wanted, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
+    def settle(self, in_force: InForce, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
         if self._expected is None or self.session is None:
             return ()
         self._learned = self._port_changes.owed = False
         self.reconciles += 1
-        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened, self.rates)))
+        target = self._without_conflicts(compile(self.site, Known(in_force, self.observed, self.screened, self.rates)))
         changes = diff(self._expected, target)
         self._expected = target  # even if equal: the next diff compares identical objects
         self.last_changes = len(changes)
@@ -333,12 +334,12 @@ class Switch:
         self._often = often
         self._counts()
 
-    def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
+    def reconfigure(self, site: Site, in_force: InForce, now: float) -> Iterator[Effect]:
         self.site = site
         self._neighbourhood.reconfigure(site)
         self._reach = self._reached(self._reach)
         self._counts()
-        yield from self.settle(wanted, now)
+        yield from self.settle(in_force, now)
 
     def _counts(self) -> None:
         self._looks.every_s = COUNTED_EVERY_S if self._often or through(self.site) else EVERY_S
@@ -476,7 +477,7 @@ class Switches(dict[int, Switch]):
     def ports(self) -> dict[int, Mapping[str, Port]]:
         return {dpid: each.observed.ports for dpid, each in self.items() if each.session is not None}
 
-    def reconfigure(self, sites: Iterable[Site], wanted: Wanted, now: float) -> Iterator[Effect]:
+    def reconfigure(self, sites: Iterable[Site], in_force: InForce, now: float) -> Iterator[Effect]:
         """Apply new sites. A removed site's switch keeps its flows and is disconnected."""
         old = dict(self)
         self.clear()
@@ -484,7 +485,7 @@ class Switches(dict[int, Switch]):
             switch = old.pop(site.dpid, None)
             self[site.dpid] = switch or Switch(site, self._tickets, now)
             if switch is not None:
-                yield from switch.reconfigure(site, wanted, now)
+                yield from switch.reconfigure(site, in_force, now)
         for switch in old.values():
             waiting = switch.duplicate_dpid.leave()
             for session in (switch.session, waiting.session if waiting else None):

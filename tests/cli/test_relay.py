@@ -11,7 +11,7 @@ import pytest
 
 from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
-from controller.model.known import PortRange, RelayOverride
+from controller.model.overrides import PortRange, RelayOverride
 from controller.protocol.reports import Role
 from tests.cli.conftest import Printed
 from tests.controller.edges.http.fake_core import INTERCEPTION, RELAYED, TOKYO, FakeCore

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from controller.features.steering.logbook import LogEntry
-from controller.model.known import Wanted
+from controller.model.decisions import Decisions
+from controller.model.in_force import InForce
 from controller.protocol.reports import Role
 from tests.controller.features.steering.test_manager import RELAY_ADDRESS, SteeringScenario
 from tests.controller.sites import PORTS
@@ -15,14 +16,16 @@ from tests.fakes.packet import tcp, udp
 from tests.fakes.switch import FakeSwitch
 
 PERIOD_S = 0.25
-ONE_PATH = Wanted(copies={"client": False})
+ONE_PATH = InForce(decisions=Decisions(copies={"client": False}))
 GATEWAY_MAC = "08:00:27:f9:49:62"
 UPLINKS = {PORTS["wifi0"].number: "wifi", PORTS["lte0"].number: "lte"}
 
 
 class UploadScenario(SteeringScenario):
-    def __init__(self, wanted: Wanted | None = None, mode: str = "auto", written: dict[str, Any] | None = None) -> None:
-        super().__init__(wanted, mode, written)
+    def __init__(
+        self, in_force: InForce | None = None, mode: str = "auto", written: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(in_force, mode, written)
         self.connection()
         self.host = self.client()
         self.reports(self.host)

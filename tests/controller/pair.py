@@ -11,7 +11,8 @@ from controller.core.core import Core, CoreEffect
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.probing.probe_evaluation import estimated
 from controller.model.config import Config
-from controller.model.known import Known, Port, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Port
 from controller.program.compile import compile
 from controller.program.program import Program
 from controller.protocol.orders import Direct, HangUp
@@ -35,9 +36,9 @@ from tests.fakes.switch import FakeSwitch
 
 
 class CoreAndSwitch:
-    def __init__(self, config: Config, fakes: Iterable[FakeSwitch], wanted: Wanted | None = None) -> None:
+    def __init__(self, config: Config, fakes: Iterable[FakeSwitch], in_force: InForce | None = None) -> None:
         self.now = 0.0
-        self.core = Core(config, wanted or Wanted(), self.now)
+        self.core = Core(config, in_force or InForce(), self.now)
         self.fakes = {fake.dpid: fake for fake in fakes}
         self.asked: list[Ask] = []
         self.asked_far: list[AskFar] = []
@@ -92,7 +93,7 @@ class CoreAndSwitch:
         hosts, self.hosts = list(self.hosts.values()), {}
         self._to_hands.clear()
         self.estimates.clear()
-        self.core = Core(config or self.core.config, self.core.wanted, self.now, self.core.probing.pages)
+        self.core = Core(config or self.core.config, self.core.in_force, self.now, self.core.probing.pages)
         for dpid in dpids:
             self.connect(dpid)
         for host in hosts:
@@ -196,7 +197,7 @@ class CoreAndSwitch:
 
     def compiled(self, dpid: int = 1) -> Program:
         switch = self.switch(dpid)
-        return compile(switch.site, Known(self.core.wanted, switch.observed, rates=switch.rates))
+        return compile(switch.site, Known(self.core.in_force, switch.observed, rates=switch.rates))
 
     def installed(self, dpid: int = 1) -> Program:
         return self.fakes[dpid].installed().program

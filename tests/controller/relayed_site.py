@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from controller.model.config import Config, Mode, Site
-from controller.model.known import Known, Observed, Port, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Observed, Port
+from controller.model.overrides import Overrides
 from controller.program.compile import compile
 from tests.controller import sites
 from tests.fakes.switch import FakeSwitch
@@ -62,7 +64,7 @@ def known(
     down: tuple[str, ...] = (),
 ) -> Known:
     ports = {name: replace(port, up=name not in down) for name, port in PORTS.items() if name not in missing}
-    return Known(Wanted(modes or {}, active or {}), Observed(ports, sites.learned(of)))
+    return Known(InForce(Overrides(modes or {}, active or {})), Observed(ports, sites.learned(of)))
 
 
 def switch_with(of: Site, known: Known) -> FakeSwitch:

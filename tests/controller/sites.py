@@ -10,7 +10,9 @@ import yaml
 
 from controller.edges.config import load
 from controller.model.config import Config, Mode, Site
-from controller.model.known import Known, Observed, Port, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Observed, Port
+from controller.model.overrides import Overrides
 from controller.model.traffic import Address
 from tests.fakes.packet import TERMINAL_MAC
 
@@ -94,7 +96,7 @@ def learned(site: Site) -> dict[tuple[str, Address], str]:
 
 
 def known(site: Site, modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> Known:
-    return Known(Wanted(modes or {}, active or {}), Observed(PORTS, learned(site)))
+    return Known(InForce(Overrides(modes or {}, active or {})), Observed(PORTS, learned(site)))
 
 
 def many(terminals: int, uplinks: int = 2, dpid: int = 1, site: str = "big") -> dict[str, Any]:

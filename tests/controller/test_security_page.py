@@ -15,7 +15,8 @@ from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
 from controller.edges.trust.refusals import Reason, Refused
 from controller.features.relays import requests
-from controller.model.known import RelayOverride, Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides, RelayOverride
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from tests.controller import sites
@@ -61,7 +62,7 @@ def table(first: str) -> list[list[str]]:
 
 def scene() -> SteeringScenario:
     written = {**sites.document(), "servers": ["www"]}
-    return SteeringScenario(Wanted(relays={"oslo": OSLO}), written=written)
+    return SteeringScenario(InForce(Overrides(relays={"oslo": OSLO})), written=written)
 
 
 def says_hello_as_another(who: Actor) -> str:
@@ -96,11 +97,11 @@ def moves(who: Actor, witness: bool, *addresses: str) -> bool:
         one.join(own)
     host = FakeHost(who.name, who.role, (RELAY_ADDRESS,) if who.serves else addresses, [theirs])
     one.join(host)
-    before = dict(one.core.wanted.decided)
+    before = dict(one.core.decisions.active)
     for _ in range(8):
         loses(theirs, who.serves)
         one.second()
-    return one.core.wanted.decided != before
+    return one.core.decisions.active != before
 
 
 def counts(who: Actor, *addresses: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Self, TypeVar
 
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.program.diff import (
     AddFlow,
     AddGroup,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.program.diff import (
     AddFlow,
     AddGroup,

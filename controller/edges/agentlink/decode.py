@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from api import agent_pb2 as pb
 from controller.edges.agentlink.codec import breach, canonical_address, checked_text, reader
 from controller.edges.trust.refusals import Reason, Refused
-from controller.model.known import MOST_RELAYS, PREFIXES
+from controller.model.overrides import MOST_RELAYS, PREFIXES
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import (
     MOST_SUBFLOWS,

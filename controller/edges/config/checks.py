@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 
 from controller.edges.config.document import Node
 from controller.model.config import Config, ConfigError, Mode, Site, Subnet
+from controller.model.redundancy import BY_MODE
 from controller.model.relaying import HOST_END, RELAYING
 from controller.model.settings import Endpoint
 from controller.model.traffic import Address, Interface
@@ -136,7 +137,7 @@ def _inside(site: Site) -> Iterator[tuple[str, Address]]:
 
 # Warnings
 
-WITH_COPIES = (Mode.BICAST, Mode.AUTO)
+WITH_COPIES = {Mode.AUTO} | {mode for mode, its in BY_MODE.items() if its.eliminated}
 
 
 def remarks(config: Config) -> Iterator[str]:
@@ -160,7 +161,7 @@ def remarks(config: Config) -> Iterator[str]:
 
 
 def _of_copies(site: Site) -> str:
-    copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
+    copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & WITH_COPIES]
     if not copied:
         return (
             f"sites.{site.name}: nothing is copied, because no peer site mirrors it: terminals without `mode` "

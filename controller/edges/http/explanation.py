@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from controller.features.steering.logbook import UNORDERED, By
 from controller.model.config import Mode
+from controller.model.redundancy import BY_MODE
 from controller.model.text import LONGEST, counted, shortened
 from controller.readout.snapshot import (
     ActiveBy,
@@ -69,7 +70,7 @@ def _copying(one: CopyingView) -> str:
 
 
 def _copied(one: CopyingView) -> Iterator[str]:
-    if one.acting is Mode.BICAST:
+    if BY_MODE[one.acting].spends:
         why_not = f" only, because {one.whole}" if one.whole is not None else ""
         yield f"copied: {', '.join(one.copied)}{why_not}"
     for sent, what in ((True, "it sent"), (False, "it received")):

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from controller.features.caps.view import AccessPointView
 from controller.features.probing.view import PathView
 from controller.features.relays.view import InterceptionView, RelayView
-from controller.model.config import Mode
+from controller.model.redundancy import BY_MODE
 from controller.program.program import PacketCounters
 from controller.readout.snapshot import AgentState, AgentView, GatewayView, Snapshot
 from controller.switches.switch import GatewayState
@@ -317,7 +317,7 @@ def _copied(snapshot: Snapshot) -> Iterator[Family]:
         "bicast_copies_barred", "1 while the uplink's budget allows no more copies", labels=labels
     )
     for terminal in snapshot.terminals:
-        had.add_metric([terminal.gateway, terminal.name, terminal.mode], float(terminal.acting is Mode.BICAST))
+        had.add_metric([terminal.gateway, terminal.name, terminal.mode], float(BY_MODE[terminal.acting].spends))
     for gateway in snapshot.gateways:
         for name, budget in ((each.name, each.budget) for each in gateway.uplinks if each.budget is not None):
             used.add_metric([gateway.name, name], budget.used_bytes)

@@ -21,7 +21,7 @@ from controller.edges.http.qr import rows
 from controller.features.probing.view import PathView
 from controller.features.relays.view import DestinationView, RelayView, TriedView
 from controller.model.config import EVERYBODY, WRITTEN, Mode
-from controller.model.known import MOST_RANGES, PortRange, RelayOverride
+from controller.model.overrides import MOST_RANGES, PortRange, RelayOverride
 from controller.model.traffic import Address
 from controller.protocol.enrolment import EnrolledView, Enroller, Invited, UnknownAgent
 from controller.protocol.reports import Role

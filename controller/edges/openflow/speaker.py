@@ -15,7 +15,7 @@ from controller.edges.openflow.frames import seen
 from controller.edges.openflow.framework import SwitchError, ofproto
 from controller.edges.openflow.multipart import REQUESTS, SwitchReading, Understood, match_of
 from controller.edges.openflow.oxm import MATCH, decode_fields, encode_actions, encode_match
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.program.diff import (
     AddFlow,
     AddGroup,

@@ -19,8 +19,8 @@ from controller.core.core import Core, CoreEffect
 from controller.edges.config.load import load
 from controller.edges.runtime.process import moment, notify
 from controller.edges.runtime.version import VERSION
-from controller.edges.state.store import Pages, Store, measured
-from controller.edges.state.writer import Save, StateWriter
+from controller.edges.state.store import Store, measured
+from controller.edges.state.writer import Save, State, StateWriter
 from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.relays import requests as relay_requests
 from controller.features.relays.manager import MeasuredQuery, PendingAnswer
@@ -28,7 +28,7 @@ from controller.features.relays.requests import DestinationQuery, RelayTrial, Wi
 from controller.features.relays.view import DestinationView, TriedView
 from controller.features.steering.logbook import LogEntry, SwitchOutcome
 from controller.model.config import Config, ConfigError, Mode
-from controller.model.known import RelayOverride, Wanted
+from controller.model.overrides import RelayOverride
 from controller.model.traffic import Address
 from controller.program.program import Program
 from controller.protocol.enrolment import Binding, Vouched, bound
@@ -216,7 +216,7 @@ class Service:
             self._inbox.put(job)
 
     def bind(self, name: str, role: Role | None, terminal: str | None) -> Binding:
-        return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
+        return self._ask(lambda: bound(self._core.config, self._core.overrides.relays, name, role, terminal))
 
     def vouch(self, certificates: Vouched) -> None:
         """Return without waiting for the core."""
@@ -261,12 +261,12 @@ class Service:
         return self._measured(lambda now: DestinationQuery(self._core.relays, address, site, False, now))
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
-        return self._measured(lambda now: RelayTrial(self._core.relays, self._core.wanted, name, address, now))
+        return self._measured(lambda now: RelayTrial(self._core.relays, self._core.overrides, name, address, now))
 
     def _measured(self, ask: Callable[[float], MeasuredQuery[T]]) -> T:
         def begin() -> tuple[Sequence[PendingAnswer], Callable[[], T]]:
             query = ask(time.monotonic())
-            self._carry_out(self._core.relays.tend(self._core.wanted, time.monotonic()))
+            self._carry_out(self._core.relays.tend(self._core.in_force, time.monotonic()))
             return query.inquiries, lambda: query.result(time.monotonic())
 
         return self._request(begin, WALKED_WITHIN_S)
@@ -428,8 +428,8 @@ class Service:
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
     @property
-    def _state(self) -> tuple[Wanted, Pages]:
-        return self._core.wanted, self._core.probing.pages
+    def _state(self) -> State:
+        return self._core.overrides, self._core.decisions, self._core.probing.pages
 
     def _save(self) -> Save:
         return self._writer.save(self._state, _wall_offset_s())

@@ -21,7 +21,9 @@ from controller.features.probing.path_record import PathEstimate, by_clock
 from controller.features.probing.probed_paths import SentProbe
 from controller.features.probing.schedule import PathDirection
 from controller.model.config import ConfigError, Mode
-from controller.model.known import MOST_RANGES, MOST_RELAYS, PortRange, RelayOverride, Used, Wanted
+from controller.model.decisions import Decisions, Used
+from controller.model.in_force import InForce
+from controller.model.overrides import MOST_RANGES, MOST_RELAYS, Overrides, PortRange, RelayOverride
 from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 from controller.protocol.enrolment import CONTROLLER, NAME
 
@@ -98,8 +100,8 @@ class Store:
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
-    def load(self) -> Wanted:
-        return self._read(_wanted, Wanted())
+    def load(self) -> InForce:
+        return self._read(_in_force, InForce())
 
     def measured(self) -> Pages:
         """Return the estimates, with times in Unix seconds."""
@@ -122,16 +124,18 @@ class Store:
                 f"{error}; this file holds overrides and decisions: move it away to start without them"
             ) from None
 
-    def save(self, wanted: Wanted, measured: Pages | None = None) -> None:
+    def save(self, in_force: InForce, measured: Pages | None = None) -> None:
         content = {
             "version": VERSION,
-            "modes": dict(wanted.modes),
-            "active": dict(wanted.active),
-            "decided": dict(wanted.decided),
-            "once": sorted(wanted.once),
-            "copies": dict(wanted.copies),
-            "used": {name: asdict(used) for name, used in wanted.used.items()},
-            "relays": {name: {**asdict(each), "address": str(each.address)} for name, each in wanted.relays.items()},
+            "modes": dict(in_force.overrides.modes),
+            "active": dict(in_force.overrides.active),
+            "decided": dict(in_force.decisions.active),
+            "once": sorted(in_force.decisions.eliminating),
+            "copies": dict(in_force.decisions.copies),
+            "used": {name: asdict(used) for name, used in in_force.decisions.used.items()},
+            "relays": {
+                name: {**asdict(each), "address": str(each.address)} for name, each in in_force.overrides.relays.items()
+            },
             "paths": written_estimates(measured or {}),
         }
         try:
@@ -153,16 +157,20 @@ def _estimates(place: Node) -> Pages:
     return _keys(place).maybe("paths", read_estimates, {})
 
 
-def _wanted(place: Node) -> Wanted:
+def _in_force(place: Node) -> InForce:
     keys = _keys(place)
-    return Wanted(
-        {name: each.choice(MODES) for name, each in keys["modes"].named().items()},
-        _uplinks(keys["active"]),
-        keys.maybe("decided", _uplinks, {}),
-        keys.maybe("once", _names, frozenset()),
-        keys.maybe("copies", _copies, {}),
-        keys.maybe("used", _used, {}),
-        relays=keys.maybe("relays", _relays, {}),
+    return InForce(
+        Overrides(
+            {name: each.choice(MODES) for name, each in keys["modes"].named().items()},
+            active=_uplinks(keys["active"]),
+            relays=keys.maybe("relays", _relays, {}),
+        ),
+        Decisions(
+            active=keys.maybe("decided", _uplinks, {}),
+            eliminating=keys.maybe("once", _names, frozenset()),
+            copies=keys.maybe("copies", _copies, {}),
+            used=keys.maybe("used", _used, {}),
+        ),
     )
 
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 from controller.edges.state.store import Pages, Store, StoreError
 from controller.features.probing.path_record import by_clock
-from controller.model.known import Wanted
+from controller.model.decisions import Decisions
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides
 
 log = logging.getLogger(__name__)
 
-State = tuple[Wanted, Pages]
+State = tuple[Overrides, Decisions, Pages]
 
 
 @dataclass(slots=True)
@@ -81,10 +83,10 @@ class StateWriter:
     def _write(self, save: Save) -> None:
         if save.state == self._on_disk:
             return
-        wanted, pages = save.state
+        overrides, decisions, pages = save.state
         by_wall = {way: by_clock(page, lambda at: max(0.0, at + save.wall_offset_s)) for way, page in pages.items()}
         try:
-            self._store.save(wanted, by_wall)
+            self._store.save(InForce(overrides, decisions), by_wall)
         except StoreError as error:
             if str(error) != self._failed:
                 log.error("%s", error)

@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from controller.model.config import Mode, Site, Terminal
-from controller.model.known import Port, Wanted
+from controller.model.config import Site, Terminal
+from controller.model.in_force import InForce
+from controller.model.observed import Port
+from controller.model.redundancy import PacketUplinks
 from controller.policy.copies import tunnel_loss
 from controller.policy.copies.adaptive import MEASURED_S
 from controller.policy.copies.tallies import Evidence, LossCounts, Source, of_copies, of_senders
 from controller.policy.copies.tunnel_loss import History, TunnelReading
 from controller.policy.paths.evidence import weigh
 from controller.policy.paths.flows import ConnectionDelta
-from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, way
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, way
 from controller.program.program import Installed, PortCounters
 from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
 
@@ -27,7 +29,7 @@ def of_reported(
     event: Reported,
     at_terminal: bool,
     homes: Mapping[str, AddressOwner],
-    wanted: Wanted,
+    in_force: InForce,
 ) -> dict[str, Evidence]:
     """Return the evidence by terminal.
 
@@ -40,10 +42,10 @@ def of_reported(
         """Return the way, with all packets on the active uplink, copied or not."""
         name = home.terminal.name
         if name not in ways:
-            found = way(home.site, home.terminal, wanted)
-            if found.leaves in (Leaves.BY_ACTIVE, Leaves.BY_ALL):
+            found = way(home.site, home.terminal, in_force)
+            if found.over in (PacketUplinks.ACTIVE, PacketUplinks.EVERY):
                 active[name] = found.active
-            ways[name] = replace(found, leaves=Leaves.BY_ACTIVE)
+            ways[name] = replace(found, over=PacketUplinks.ACTIVE)
         return ways[name]
 
     home_of = homes.get if at_terminal else _mirrored(homes.get)
@@ -163,7 +165,7 @@ def _ports_reading(site: Site, ports: Mapping[str, Port], installed: Installed, 
 
 SETTLED_S = 0.5  # after a change of modes: switches follow, and packets in flight arrive
 
-Riding = frozenset[tuple[str, frozenset[Mode], str]]  # per terminal: its name, modes and active uplink
+Riding = frozenset[tuple[str, frozenset[PacketUplinks], str]]  # per terminal: name, uplinks of its packets, active one
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,22 +180,29 @@ class CopyArrivals:
         self._last_reports: dict[str, ArrivalReport] = {}  # by site
 
     def on_report(
-        self, here: Site, there: Site, report: Elimination, lasted_s: float, wanted: Wanted, now: float
+        self, here: Site, there: Site, report: Elimination, lasted_s: float, in_force: InForce, now: float
     ) -> dict[str, Evidence]:
         """Return the evidence by active uplink."""
         home = here if here.peer_of is None else there  # a mode is for both directions
-        riding = frozenset(_riding_of(home, each, wanted) for each in home.terminals)
+        riding = frozenset(_riding_of(home, each, in_force) for each in home.terminals)
         before = self._last_reports.get(here.name)
         same = before is not None and before.riding == riding
         after = ArrivalReport(
             {path.name: path for path in report.paths}, riding, before.since if before and same else now
         )
         self._last_reports[here.name] = after
-        if before is None or not same or now - lasted_s - before.since < SETTLED_S or here.name not in wanted.once:
+        if (
+            before is None
+            or not same
+            or now - lasted_s - before.since < SETTLED_S
+            or here.name not in in_force.decisions.eliminating
+        ):
             return {}
         alone = frozenset(_alone(riding, there))
         found = {}
-        without = wanted.barred.get(home.name, frozenset())  # these uplinks carry no copies of packets on other uplinks
+        without = in_force.decisions.barred.get(
+            home.name, frozenset()
+        )  # these uplinks carry no copies of packets on other uplinks
         for uplink in {active for _, _, active in riding if alone <= {active}} - without:
             evidence = of_copies(uplink, before.paths, after.paths, lasted_s)
             if evidence is not None:
@@ -201,19 +210,16 @@ class CopyArrivals:
         return found
 
 
-def _riding_of(home: Site, terminal: Terminal, wanted: Wanted) -> tuple[str, frozenset[Mode], str]:
-    modes = (wanted.acting_of(home, terminal, traffic.name) for traffic in home.named)
-    return (
-        terminal.name,
-        frozenset((wanted.acting(home, terminal), *modes)),
-        wanted.active_uplink(home, terminal),
-    )
+def _riding_of(home: Site, terminal: Terminal, in_force: InForce) -> tuple[str, frozenset[PacketUplinks], str]:
+    classes = (None, *(traffic.name for traffic in home.named))
+    over = frozenset(in_force.redundancy(home, terminal, traffic).sent_over for traffic in classes)
+    return terminal.name, over, in_force.active_uplink(home, terminal)
 
 
 def _alone(riding: Riding, there: Site) -> Iterator[str]:
     """Yield the uplinks that deliver packets without copies."""
-    for _, modes, active in riding:
-        if Mode.OFF in modes:
+    for _, over, active in riding:
+        if PacketUplinks.OWN in over:
             yield from (uplink.name for uplink in there.uplinks)
-        if Mode.SINGLE in modes or there.bicast_once.protocols:
+        if PacketUplinks.ACTIVE in over or there.bicast_once.protocols:
             yield active

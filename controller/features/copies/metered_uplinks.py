@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from controller.agents.agent import Agent
 from controller.model.config import Config, Site
-from controller.model.known import CopyRateLimit, Port, Used
+from controller.model.decisions import Used
+from controller.model.in_force import CopyRateLimit
+from controller.model.observed import Port
 from controller.model.uplink import UNLIMITED, Uplink
 from controller.policy.copies import budget
 from controller.policy.copies.budget import Account, CounterReading, Moment

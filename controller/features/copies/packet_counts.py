@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from controller.model.config import Site
-from controller.model.known import without
+from controller.model.overrides import without
 from controller.policy.paths.flows import ConnectionDelta
 from controller.policy.paths.uplinks import AddressOwner, uses_no_uplink
 from controller.program.program import FlowKey, Group, GroupKind, Installed, ToGroup

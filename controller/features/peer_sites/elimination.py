@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 from controller.agents.agent import Agent
 from controller.agents.order_kinds import ELIMINATION
-from controller.model.config import Mode, Site
-from controller.model.known import Port, Wanted
+from controller.model.config import Site
+from controller.model.in_force import InForce
+from controller.model.observed import Port
+from controller.model.redundancy import PacketUplinks
 from controller.policy.paths import arrivals
 from controller.protocol.orders import Eliminate
 from controller.protocol.reports import Elimination
@@ -55,13 +56,13 @@ class Silence:
         return self._sites[site].silent if site in self._sites else {}
 
     def look(
-        self, here: Site, there: Site, report: Elimination, once: bool, wanted: Wanted, ports: Ports, now: float
+        self, here: Site, there: Site, report: Elimination, once: bool, in_force: InForce, ports: Ports, now: float
     ) -> None:
         """Use a report. `once`: copies are eliminated here."""
         up = set(_up_at_both(here, there, ports))
-        up -= wanted.barred.get(here.home, frozenset())  # these uplinks carry no copies on purpose
+        up -= in_force.decisions.barred.get(here.home, frozenset())  # these uplinks carry no copies on purpose
         brought = {path.name: path.arrived for path in report.paths if path.name in up}
-        whole = once and _copies_all(here, there, wanted)
+        whole = once and _copies_all(here, there, in_force)
         before = self.at(here.name)
         self._sites[here.name] = arrivals.silence_after(
             self._sites.get(here.name, arrivals.SiteArrivals()), brought, whole, now
@@ -73,11 +74,11 @@ class Silence:
             log.info("%s: %s is no longer considered silent", here.name, name)
 
 
-def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
+def _copies_all(here: Site, there: Site, in_force: InForce) -> bool:
     home = here if here.peer_of is None else there  # a mode is for both directions
-    modes = (wanted.acting(home, each) for each in home.terminals)
-    of_classes = (wanted.acting_of(home, each, traffic.name) for each in home.terminals for traffic in home.named)
-    return not there.bicast_once.protocols and all(mode is Mode.BICAST for mode in chain(modes, of_classes))
+    classes = (None, *(traffic.name for traffic in home.named))
+    all_its = (in_force.redundancy(home, each, traffic) for each in home.terminals for traffic in classes)
+    return not there.bicast_once.protocols and all(its.sent_over is PacketUplinks.EVERY for its in all_its)
 
 
 def _up_at_both(here: Site, there: Site, ports: Ports) -> Iterator[str]:

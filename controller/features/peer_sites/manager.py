@@ -17,7 +17,8 @@ from controller.agents.registry import AgentRegistry
 from controller.features.peer_sites.elimination import Ports, Silence, eliminates, may_still_eliminate, why_not
 from controller.features.peer_sites.tunnels import SiteTunnels
 from controller.model.config import Config, Site
-from controller.model.known import Neighbour, Wanted
+from controller.model.in_force import InForce
+from controller.model.observed import Neighbour
 from controller.policy.paths import arrivals
 from controller.policy.paths.arrivals import Screen, screened, screening_answered
 from controller.policy.paths.health import SilentUplink
@@ -53,7 +54,9 @@ class PeerSites:
 
     # Agents
 
-    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
+    def on_event(
+        self, event: AgentEvent, agent: Agent, in_force: InForce, ports: Callable[[], Ports], now: float
+    ) -> None:
         if agent.role is not Role.GATEWAY:
             return
         match event:
@@ -65,7 +68,7 @@ class PeerSites:
                 ends = self._ends(agent.name)
                 if elimination is not None and ends is not None:
                     here, there = ends
-                    self._silence.look(here, there, elimination, here.name in self.once, wanted, ports(), now)
+                    self._silence.look(here, there, elimination, here.name in self.once, in_force, ports(), now)
                     self._look_for_unidentified(here, elimination, now)
 
     def _look_for_unidentified(self, here: Site, report: Elimination, now: float) -> None:

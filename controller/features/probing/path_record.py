@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.features.probing.probed_paths import SentProbe
+from controller.model.redundancy import PacketUplinks
 from controller.policy.bandwidth.rates import (
     DELIVERED_WITHIN_S,
     KEPT_S,
@@ -24,7 +25,7 @@ from controller.policy.bandwidth.rates import (
     fused,
 )
 from controller.policy.paths.flows import ConnectionDelta
-from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
 # probe_evaluation.py runs the estimation outside the core's thread
@@ -125,9 +126,9 @@ def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, AddressOwner
     if home is None or (at_terminal and uses_no_uplink(home, subflow.remote_address)):
         return None
     way = way_of(home)
-    if way.leaves is Leaves.BY_ACTIVE:
+    if way.over is PacketUplinks.ACTIVE:
         return home.site.name, way.active, at_terminal
-    if way.leaves is Leaves.BY_OWN and home.uplink is not None:
+    if way.over is PacketUplinks.OWN and home.uplink is not None:
         return home.site.name, home.uplink, at_terminal
     return None
 

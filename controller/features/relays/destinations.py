@@ -15,7 +15,7 @@ from zlib import crc32
 from controller.features.relays.distances import DistanceProber
 from controller.features.relays.reports import Figures
 from controller.model.config import Site
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.policy.paths.leg_throughput import Leg, LegRouter
 from controller.policy.paths.relays import (

@@ -21,7 +21,8 @@ from controller.features.relays.distances import DistanceProber
 from controller.features.relays.orders import RelayOrders
 from controller.features.relays.reports import Figures
 from controller.model.config import Config
-from controller.model.known import RelayOverride, Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import RelayOverride
 from controller.model.text import counted
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import Direct, DistanceTarget, Tickets
@@ -75,7 +76,7 @@ class RelayManager:
     def __init__(
         self,
         config: Config,
-        wanted: Wanted,
+        in_force: InForce,
         tickets: Tickets,
         uplink_bps: UplinkBps,
     ) -> None:
@@ -88,22 +89,22 @@ class RelayManager:
         self._reached: dict[str, set[str]] = {}  # by gateway: relays, in its last report
         self._inquiries: list[Inquiry] = []
         self.chooser = RelayChooser(uplink_bps)
-        self.orders = RelayOrders(config, wanted, self._vouched, {})
+        self.orders = RelayOrders(config, in_force, self._vouched, {})
         self.chooser.keep(self.orders.takers)
 
-    def reconfigure(self, config: Config, wanted: Wanted) -> None:
+    def reconfigure(self, config: Config, in_force: InForce) -> None:
         self._config = config
-        self._redraft(wanted)
+        self._redraft(in_force)
         for site in self.orders.takers:
             self.chooser.touch(site)
 
-    def vouch(self, vouched: Vouched, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def vouch(self, vouched: Vouched, in_force: InForce, now: float) -> Iterator[Direct]:
         self._vouched = vouched
-        yield from self.tend(wanted, now)
+        yield from self.tend(in_force, now)
 
     # Events of agents
 
-    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def on_event(self, event: AgentEvent, agent: Agent, in_force: InForce, now: float) -> Iterator[Direct]:
         if isinstance(event, AgentOpened) and agent.role is not Role.TERMINAL:
             prober = DistanceProber(agent, event.session)
             self._by_session[event.session] = self._of_role(agent.role)[agent.name] = prober
@@ -124,7 +125,7 @@ class RelayManager:
                 if not self._reported(prober.agent, event, now):
                     yield from self._measure(prober, now)
                     return
-        yield from self._tell(prober, wanted, now)
+        yield from self._tell(prober, in_force, now)
 
     def _of_role(self, role: Role) -> dict[str, DistanceProber]:
         return self.gateways if role is Role.GATEWAY else self.relay_agents
@@ -166,8 +167,8 @@ class RelayManager:
 
     # Orders
 
-    def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
-        self._redraft(wanted)
+    def tend(self, in_force: InForce, now: float) -> Iterator[Direct]:
+        self._redraft(in_force)
         for prober in self._by_session.values():
             self._on_distances(prober.name, prober.late(now), now)
         for site in self.orders.takers:
@@ -175,10 +176,10 @@ class RelayManager:
             if context is not None and reports.interception(context.gateway.agent) is not None:
                 self.chooser.choose(context, now)
         for prober in tuple(self._by_session.values()):
-            yield from self._tell(prober, wanted, now)
+            yield from self._tell(prober, in_force, now)
 
-    def _tell(self, prober: DistanceProber, wanted: Wanted, now: float) -> Iterator[Direct]:
-        self._redraft(wanted)
+    def _tell(self, prober: DistanceProber, in_force: InForce, now: float) -> Iterator[Direct]:
+        self._redraft(in_force)
         agent = prober.agent
         if agent.role is Role.RELAY:
             yield from agent.order(RELAYING, self.orders.relay(agent.name), now)
@@ -194,11 +195,11 @@ class RelayManager:
         if order is not None:
             yield order
 
-    def _redraft(self, wanted: Wanted) -> None:
+    def _redraft(self, in_force: InForce) -> None:
         together = {site.name: self.chooser.together(site) for site in self._config.sites}
-        if self.orders.are_of(self._config, wanted, self._vouched, together):
+        if self.orders.are_of(self._config, in_force, self._vouched, together):
             return
-        before, self.orders = self.orders, RelayOrders(self._config, wanted, self._vouched, together)
+        before, self.orders = self.orders, RelayOrders(self._config, in_force, self._vouched, together)
         for name in (name for name, host in before.hosts.items() if self.orders.hosts.get(name) != host):
             self.figures.pop(name, None)  # the name may now belong to another host elsewhere
             self.chooser.ways.forget(name)

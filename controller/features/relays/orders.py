@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import permutations
 
 from controller.model.config import Config, Site, Terminal, locals_of
-from controller.model.known import RelayOverride, Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import RelayOverride
 from controller.model.relaying import Fallback
 from controller.protocol.enrolment import Credential, Vouched
 from controller.protocol.orders import (
@@ -35,9 +36,9 @@ Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that conn
 class RelayOrders:
     """The orders for one set of inputs."""
 
-    def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
+    def __init__(self, config: Config, in_force: InForce, vouched: Vouched, together: Together) -> None:
         relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)
-        self.standing = {name: each for name, each in wanted.relays.items() if name in relays}
+        self.standing = {name: each for name, each in in_force.overrides.relays.items() if name in relays}
         self.hosts = {name: (each.address, relays[name].sha256) for name, each in self.standing.items()}
         takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
         self._keys = {name: relays[name].key_sha256 for name in self.standing}
@@ -48,13 +49,13 @@ class RelayOrders:
             name: replace(_relay(each, guests), onward=self._onward(name, of_all))
             for name, each in self.standing.items()
         }
-        self._takes = {site.name: self._take(site, wanted, joined.get(site.name, frozenset())) for site in takers}
+        self._takes = {site.name: self._take(site, in_force, joined.get(site.name, frozenset())) for site in takers}
         self.takers = {site.name: site for site in takers}
-        self._of = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+        self._of = (config, in_force.overrides.relays, in_force.overrides.active, in_force.decisions.active, vouched)
         self._together = together
 
-    def are_of(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> bool:
-        now = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+    def are_of(self, config: Config, in_force: InForce, vouched: Vouched, together: Together) -> bool:
+        now = (config, in_force.overrides.relays, in_force.overrides.active, in_force.decisions.active, vouched)
         return together == self._together and all(one is other for one, other in zip(self._of, now, strict=True))
 
     def _joined(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
@@ -74,12 +75,12 @@ class RelayOrders:
     def take(self, site: str) -> Intercept:
         return self._takes.get(site, NOTHING)
 
-    def _take(self, site: Site, wanted: Wanted, joined: frozenset[tuple[str, str]]) -> Intercept:
+    def _take(self, site: Site, in_force: InForce, joined: frozenset[tuple[str, str]]) -> Intercept:
         relaying = site.relaying
         assert relaying is not None
         return Intercept(
             port=relaying.port,
-            terminals=tuple(_taken(site, each, wanted) for each in site.terminals if each.relayed),
+            terminals=tuple(_taken(site, each, in_force) for each in site.terminals if each.relayed),
             uplinks=tuple(
                 InterceptUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
             ),
@@ -102,8 +103,8 @@ def _relay(wished: RelayOverride, guests: tuple[RelayClient, ...]) -> Relay:
     return Relay(wished.port, guests, wished.allowed, wished.congestion, wished.draining)
 
 
-def _taken(site: Site, terminal: Terminal, wanted: Wanted) -> InterceptedTerminal:
-    places = locals_of(site, terminal, wanted.active_uplink(site, terminal))
+def _taken(site: Site, terminal: Terminal, in_force: InForce) -> InterceptedTerminal:
+    places = locals_of(site, terminal, in_force.active_uplink(site, terminal))
     return InterceptedTerminal(
         terminal.name,
         _texts(at.address for at in terminal.own),

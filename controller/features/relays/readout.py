@@ -18,13 +18,13 @@ from controller.features.relays.view import (
     ReachedView,
     RelayView,
 )
-from controller.model.known import RelayOverride, Wanted
+from controller.model.overrides import Overrides, RelayOverride
 from controller.model.relaying import Choosing
 from controller.policy.paths.relays import RelaySelection
 
 
-def relay_views(manager: RelayManager, wanted: Wanted, now: float) -> tuple[RelayView, ...]:
-    return tuple(relay_view(manager, name, each, now) for name, each in sorted(wanted.relays.items()))
+def relay_views(manager: RelayManager, overrides: Overrides, now: float) -> tuple[RelayView, ...]:
+    return tuple(relay_view(manager, name, each, now) for name, each in sorted(overrides.relays.items()))
 
 
 def relay_view(manager: RelayManager, name: str, wished: RelayOverride, now: float) -> RelayView:

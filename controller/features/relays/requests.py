@@ -12,7 +12,7 @@ from controller.features.relays import readout
 from controller.features.relays.manager import Inquiry, RelayManager
 from controller.features.relays.view import DestinationView, TriedView
 from controller.model.config import EVERYBODY, Config, Site, Subnet
-from controller.model.known import MOST_RELAYS, ONWARD_PORTS, PREFIXES, RelayOverride, Wanted, without
+from controller.model.overrides import MOST_RELAYS, ONWARD_PORTS, PREFIXES, Overrides, RelayOverride, without
 from controller.model.relaying import RELAYING
 from controller.model.settings import Endpoint
 from controller.model.traffic import Address, Family
@@ -21,59 +21,59 @@ from controller.protocol.reports import PendingDestination
 from controller.protocol.requests import Impossible, UnknownRelay
 
 Carries = Callable[[str], str]  # the number of a relay's connections, as the end of a sentence
-WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # raises Impossible or UnknownRelay
+WishOfRelays = Callable[[Config, Overrides, Carries], tuple[Overrides, str]]  # raises Impossible or UnknownRelay
 
 
 def wished(name: str, relay: RelayOverride) -> WishOfRelays:
     """Return the request to add or change a relay. A relay that is draining stays so."""
 
-    def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
-        before = wanted.relays.get(name)
-        reason = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(wanted, name, relay)
-        if reason is None and before is None and len(wanted.relays) >= MOST_RELAYS:
+    def wish(config: Config, overrides: Overrides, _: Carries) -> tuple[Overrides, str]:
+        before = overrides.relays.get(name)
+        reason = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(overrides, name, relay)
+        if reason is None and before is None and len(overrides.relays) >= MOST_RELAYS:
             reason = f"there are {MOST_RELAYS} relays already, the limit of a gateway: remove one first"
         if reason is not None:
             raise Impossible(reason)
         draining = before is not None and before.draining
-        number = before.number if before is not None else _free_number(wanted)
+        number = before.number if before is not None else _free_number(overrides)
         sentence = f"{name} is now a relay, at {Endpoint(str(relay.address), relay.port)}"
-        return _with_relay(wanted, name, replace(relay, draining=draining, number=number)), sentence
+        return _with_relay(overrides, name, replace(relay, draining=draining, number=number)), sentence
 
     return wish
 
 
 def unwished(name: str) -> WishOfRelays:
-    def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
-        known(wanted, name)
+    def wish(_: Config, overrides: Overrides, carries: Carries) -> tuple[Overrides, str]:
+        known(overrides, name)
         ending = carries(name)
         ends = f"{ending}, which end now" if ending else ""
-        return replace(wanted, relays=without(wanted.relays, [name])), f"{name} is no longer a relay{ends}"
+        return replace(overrides, relays=without(overrides.relays, [name])), f"{name} is no longer a relay{ends}"
 
     return wish
 
 
 def drained(name: str, draining: bool) -> WishOfRelays:
-    def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
-        after = _with_relay(wanted, name, replace(known(wanted, name), draining=draining))
+    def wish(_: Config, overrides: Overrides, carries: Carries) -> tuple[Overrides, str]:
+        after = _with_relay(overrides, name, replace(known(overrides, name), draining=draining))
         return after, f"{name} {'accepts no new connections' if draining else 'accepts new connections'}{carries(name)}"
 
     return wish
 
 
-def _free_number(wanted: Wanted) -> int:
-    taken = {each.number for each in wanted.relays.values()}
+def _free_number(overrides: Overrides) -> int:
+    taken = {each.number for each in overrides.relays.values()}
     return next(number for number in range(MOST_RELAYS) if number not in taken)
 
 
-def _with_relay(wanted: Wanted, name: str, relay: RelayOverride) -> Wanted:
-    return replace(wanted, relays={**wanted.relays, name: relay})
+def _with_relay(overrides: Overrides, name: str, relay: RelayOverride) -> Overrides:
+    return replace(overrides, relays={**overrides.relays, name: relay})
 
 
-def known(wanted: Wanted, name: str) -> RelayOverride:
-    if name in wanted.relays:
-        return wanted.relays[name]
-    near = get_close_matches(name, wanted.relays, n=1)
-    meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(wanted.relays)) or 'none'}"
+def known(overrides: Overrides, name: str) -> RelayOverride:
+    if name in overrides.relays:
+        return overrides.relays[name]
+    near = get_close_matches(name, overrides.relays, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(overrides.relays)) or 'none'}"
     raise UnknownRelay(f"no relay is named {name!r}; {meant}")
 
 
@@ -129,8 +129,8 @@ def _relaying_subnets(site: Site) -> list[Subnet]:
     return [subnet for subnet in site.subnets if subnet.name.startswith(RELAYING)]
 
 
-def _is_taken(wanted: Wanted, name: str, relay: RelayOverride) -> str | None:
-    for other, each in wanted.relays.items():
+def _is_taken(overrides: Overrides, name: str, relay: RelayOverride) -> str | None:
+    for other, each in overrides.relays.items():
         if other != name and (each.address, each.port) == (relay.address, relay.port):
             return (
                 f"the relay {other} is at {relay.address}, port {relay.port}: give each relay its own address and port"
@@ -170,8 +170,10 @@ class DestinationQuery:
 class RelayTrial:
     """A query about a relay, and optionally a destination through it."""
 
-    def __init__(self, manager: RelayManager, wanted: Wanted, name: str, address: Address | None, now: float) -> None:
-        self._manager, self._name, self._wished = manager, name, known(wanted, name)
+    def __init__(
+        self, manager: RelayManager, overrides: Overrides, name: str, address: Address | None, now: float
+    ) -> None:
+        self._manager, self._name, self._wished = manager, name, known(overrides, name)
         self._query = DestinationQuery(manager, address, None, True, now) if address is not None else None
         self._near = manager.measure_relay(manager.contexts(None), self._wished)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steering of terminals by connected agents: their reports in, decisions and orders out.
 
-    reported, fired, tick ──► entries (decisions) ──► the core changes the wanted state ──► moved: orders
-                                                                                            tend: maintenance
+    reported, fired, tick ──► entries (decisions) ──► the core: Decisions.active ──► moved: orders
+                                                                                     tend: maintenance
 
 A decision moves both ends at once. The core moves the gateway. This file handles the agents: which one speaks for a
 terminal, which one gets an order, and which failovers are armed. A terminal without an agent is not steered, unless
@@ -23,11 +23,12 @@ from controller.features.steering.mover import Mover
 from controller.features.steering.orders import Orders
 from controller.features.steering.terminal import Steered, all_steered, unmovable
 from controller.model.config import Config, Site
-from controller.model.known import Port, Wanted
+from controller.model.in_force import InForce
+from controller.model.observed import Port
+from controller.model.redundancy import PacketUplinks
 from controller.policy.copies.adaptive import CopyDecision
 from controller.policy.paths.health import SilentUplink
 from controller.policy.paths.movers import ReachChoice
-from controller.policy.paths.uplinks import Leaves
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, FailoverFired, Reported, Resulted
 
@@ -38,7 +39,7 @@ UNREPORTED_S = 1.5  # a terminal without a report for this long is checked by th
 
 
 class SteeringManager:
-    def __init__(self, config: Config, agents: AgentRegistry, wanted: Wanted, tickets: Tickets, now: float) -> None:
+    def __init__(self, config: Config, agents: AgentRegistry, in_force: InForce, tickets: Tickets, now: float) -> None:
         self._agents = agents
         self.movers: dict[str, Mover] = {}  # by the agent's name, including disconnected ones
         self.logbook = Logbook()
@@ -48,10 +49,10 @@ class SteeringManager:
         self._touched: dict[str, None] = {}  # terminals to tend, in order
         self._disowned: list[tuple[Mover, tuple[str, ...]]] = []  # agents to disarm, with the terminals
         self._up: dict[str, dict[str, bool]] = {}  # by site: the last state of the uplinks' ports
-        self.reconfigure(config, wanted, now)
+        self.reconfigure(config, in_force, now)
 
-    def reconfigure(self, config: Config, wanted: Wanted, now: float) -> None:
-        self.steered = all_steered(config.sites, self.steered, wanted, now)
+    def reconfigure(self, config: Config, in_force: InForce, now: float) -> None:
+        self.steered = all_steered(config.sites, self.steered, in_force, now)
         self.logbook.keep(self.steered)
         self._up.clear()
         for mover in self.movers.values():
@@ -63,30 +64,30 @@ class SteeringManager:
 
     # Events
 
-    def ports_seen(self, site: Site, ports: Mapping[str, Port], wanted: Wanted, now: float) -> list[LogEntry]:
+    def ports_seen(self, site: Site, ports: Mapping[str, Port], in_force: InForce, now: float) -> list[LogEntry]:
         up = {uplink.name: uplink.port in ports and ports[uplink.port].up for uplink in site.uplinks}
         if self._up.get(site.name) == up:  # a switch may repeat a state a thousand times per second
             return []
         self._up[site.name] = up
-        return self._update_all(site, lambda steered: steered.ports_seen(up, now), wanted, now)
+        return self._update_all(site, lambda steered: steered.ports_seen(up, now), in_force, now)
 
     def silence(
-        self, site: Site, silent: Mapping[str, SilentUplink] | None, wanted: Wanted, now: float
+        self, site: Site, silent: Mapping[str, SilentUplink] | None, in_force: InForce, now: float
     ) -> list[LogEntry]:
         """Record the silent uplinks of a site; the others deliver. None: no end watches them."""
-        return self._update_all(site, lambda steered: steered.silence(silent, now), wanted, now)
+        return self._update_all(site, lambda steered: steered.silence(silent, now), in_force, now)
 
-    def _update_all(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[LogEntry]:
+    def _update_all(self, site: Site, tell: Callable[[Steered], None], in_force: InForce, now: float) -> list[LogEntry]:
         """Update every terminal of the site, and return the decisions that follow."""
         entries = []
         self.paths_reported = True
         for steered in (self.steered[terminal.name] for terminal in site.terminals):
             tell(steered)
             self._touched[steered.name] = None
-            entries += self._decide(steered, wanted, now)
+            entries += self._decide(steered, in_force, now)
         return entries
 
-    def on_event(self, event: AgentEvent, agent: Agent, wanted: Wanted, now: float) -> list[LogEntry]:
+    def on_event(self, event: AgentEvent, agent: Agent, in_force: InForce, now: float) -> list[LogEntry]:
         """Return the decisions that follow."""
         mover = self.movers.setdefault(agent.name, Mover(agent))
         match event:
@@ -99,11 +100,11 @@ class SteeringManager:
                 self._detach(mover, f"agent {agent.name} disconnected", now)
                 self._own(now)
             case Reported():
-                return self._reported(mover, event, wanted, now)
+                return self._reported(mover, event, in_force, now)
             case Resulted():
                 self._resulted(mover, event, now)
             case FailoverFired():
-                return self._fired(mover, event, wanted, now)
+                return self._fired(mover, event, in_force, now)
         return []
 
     def _detach(self, mover: Mover, why: str, now: float) -> None:
@@ -113,12 +114,12 @@ class SteeringManager:
             self.steered[name].left(mover, why, now)
         mover.concerns = frozenset()
 
-    def _reported(self, mover: Mover, event: Reported, wanted: Wanted, now: float) -> list[LogEntry]:
+    def _reported(self, mover: Mover, event: Reported, in_force: InForce, now: float) -> list[LogEntry]:
         speaker = self._agents.speaker(event.session)
         if speaker is None:
             return []
         agent = mover.agent
-        readings, ways = mover.weigh(event, *speaker, wanted)
+        readings, ways = mover.weigh(event, *speaker, in_force)
         concerns = frozenset((*agent.owns, *ways))
         for name in mover.concerns - concerns:
             self.steered[name].left(mover, f"agent {agent.name} no longer reports it", now)
@@ -127,15 +128,15 @@ class SteeringManager:
         self._touched |= dict.fromkeys(mover.concerns | concerns)
         mover.concerns = concerns
         for name in concerns:
-            self.steered[name].flags_seen(mover, wanted, now)
+            self.steered[name].flags_seen(mover, in_force, now)
         before = now - event.interval_ms / 1000
         for (name, uplink), reading in readings.items():
-            by_active = ways[name].leaves is Leaves.BY_ACTIVE
+            by_active = ways[name].over is PacketUplinks.ACTIVE
             if not (
                 by_active and self.steered[name].moved_since(before)
             ):  # otherwise part of it is about another uplink
                 self.steered[name].reported(uplink, reading, agent.name, now)
-        return [entry for name in concerns for entry in self._decide(self.steered[name], wanted, now)]
+        return [entry for name in concerns for entry in self._decide(self.steered[name], in_force, now)]
 
     def _resulted(self, mover: Mover, event: Resulted, now: float) -> None:
         terminal, order = mover.ordered_of(event.directive), mover.answered(event.directive)
@@ -156,12 +157,12 @@ class SteeringManager:
         if isinstance(order, Arm) and not event.done:
             mover.arms.refused(order.name, event.answer)
 
-    def _fired(self, mover: Mover, event: FailoverFired, wanted: Wanted, now: float) -> list[LogEntry]:
+    def _fired(self, mover: Mover, event: FailoverFired, in_force: InForce, now: float) -> list[LogEntry]:
         """Return the entry for the gateway. The agent has already moved its connections."""
         steered = self.steered.get(event.name)
         if steered is not None and mover.repeats(event):
             return []
-        expected = steered.expected(mover, wanted, now) if steered else None
+        expected = steered.expected(mover, in_force, now) if steered else None
         if steered is None or expected is None:
             mover.doubt(event)
             return []
@@ -177,7 +178,7 @@ class SteeringManager:
         steered.attended(mover)
         steered.found(mover).moved()
         mover.concerns |= {event.name}
-        if expected.watched != steered.course.active or not steered.is_policies(wanted):
+        if expected.watched != steered.course.active or not steered.is_policies(in_force):
             entry.gateway.done, entry.gateway.answer = (
                 True,
                 (f"nothing moved: {steered.course.active} was chosen in the meantime"),
@@ -187,7 +188,7 @@ class SteeringManager:
         steered.move(entry.uplink, now)
         return [entry]
 
-    def tick(self, wanted: Wanted, now: float) -> list[LogEntry]:
+    def tick(self, in_force: InForce, now: float) -> list[LogEntry]:
         for mover in self.movers.values():
             for directive in mover.overdue(now):
                 self.logbook.unanswered(directive, f"it did not answer within {ANSWERED_WITHIN_S:.0f} s")
@@ -199,12 +200,12 @@ class SteeringManager:
         for steered in self.steered.values():
             if (steered.movers or steered.watched) and now - steered.looked_at >= UNREPORTED_S:
                 self._touched[steered.name] = None
-                entries += self._decide(steered, wanted, now)
+                entries += self._decide(steered, in_force, now)
         return entries
 
-    def _decide(self, steered: Steered, wanted: Wanted, now: float) -> list[LogEntry]:
+    def _decide(self, steered: Steered, in_force: InForce, now: float) -> list[LogEntry]:
         steered.passed(now)
-        if not steered.is_policies(wanted):
+        if not steered.is_policies(in_force):
             return []
         left = steered.course.active
         decision = steered.decision(now)
@@ -235,11 +236,11 @@ class SteeringManager:
         ]
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "a person requested it", hard=False)
 
-    def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> LogEntry:
-        """Return the entry for a removed override. `wanted` no longer contains it, so policies choose the uplink."""
+    def released(self, terminal: str, left: str, in_force: InForce, now: float) -> LogEntry:
+        """Return the entry for a removed override. `in_force` no longer contains it, so policies choose the uplink."""
         steered = self.steered[terminal]
         steered.start(steered.terminal.default_uplink, now)
-        decided = self._decide(steered, wanted, now)
+        decided = self._decide(steered, in_force, now)
         if decided:
             decided[0].left = left
             return decided[0]
@@ -251,10 +252,10 @@ class SteeringManager:
     def touch(self, names: Iterable[str]) -> None:
         self._touched |= dict.fromkeys(names)
 
-    def moved(self, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
-        return self._orders.move(self.steered[entry.terminal], entry, wanted, now)
+    def moved(self, entry: LogEntry, in_force: InForce, now: float) -> Iterator[Direct]:
+        return self._orders.move(self.steered[entry.terminal], entry, in_force, now)
 
-    def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def tend(self, in_force: InForce, now: float) -> Iterator[Direct]:
         disowned, self._disowned = self._disowned, []
         for mover, terminals in disowned:
             yield from self._orders.disarm(mover, terminals, now)
@@ -262,7 +263,7 @@ class SteeringManager:
         for name in touched:
             steered = self.steered.get(name)
             if steered is not None and steered.movers:
-                yield from self._orders.keep(steered, wanted, now)
+                yield from self._orders.keep(steered, in_force, now)
 
     def copied(self, decision: CopyDecision, now: float) -> LogEntry:
         """Write a decision about copies. Only gateways carry it out, but failovers are armed again."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from controller.agents.agent import Agent
 from controller.agents.order_slot import ANSWERED_WITHIN_S
 from controller.features.steering.arms import Arms
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
 from controller.policy.paths.evidence import TerminalConnections, weigh
 from controller.policy.paths.failover import ArmedFailover
 from controller.policy.paths.flows import uncounted
@@ -72,14 +72,14 @@ class Mover:
         self.standings = {name: standing for name, standing in self.standings.items() if name in self.owned}
 
     def weigh(
-        self, event: Reported, sends: bool, homes: Mapping[str, AddressOwner], wanted: Wanted
+        self, event: Reported, sends: bool, homes: Mapping[str, AddressOwner], in_force: InForce
     ) -> tuple[Mapping[tuple[str, str], UplinkReading], Mapping[str, TerminalUplinks]]:
         ways: dict[str, TerminalUplinks] = {}
 
         def way_of(home: AddressOwner) -> TerminalUplinks:
             name = home.terminal.name
             if name not in ways:
-                ways[name] = way(home.site, home.terminal, wanted)
+                ways[name] = way(home.site, home.terminal, in_force)
             return ways[name]
 
         flows = uncounted(self.agent.whole_flows) if self._owns_anew else self.agent.whole_flows

@@ -9,7 +9,7 @@ from controller.features.steering.logbook import By, Logbook, LogEntry
 from controller.features.steering.mover import Mover
 from controller.features.steering.terminal import Steered, unmovable
 from controller.model.config import Mode
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
 from controller.policy.paths.movers import ReachChoice, astray
 from controller.protocol.orders import Direct, Prefer, Tickets
 
@@ -23,14 +23,14 @@ class Orders:
         self._logbook = logbook
         self._tickets = tickets
 
-    def move(self, steered: Steered, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def move(self, steered: Steered, entry: LogEntry, in_force: InForce, now: float) -> Iterator[Direct]:
         entry.unmoved = unmovable(steered, entry.uplink)
         if entry.unmoved:
             return
         choice = steered.choose(now)
         if not entry.agents:
             entry.unmoved = choice.unmoved
-        if steered.standing(wanted) is None:
+        if steered.standing(in_force) is None:
             yield from self._release(steered, choice, entry, now)
             return
         for name in choice.letting_go:
@@ -42,18 +42,18 @@ class Orders:
             else:
                 yield self._order(steered, mover, entry, steered.prefer(mover, entry.uplink, entry.hard), now)
 
-    def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def keep(self, steered: Steered, in_force: InForce, now: float) -> Iterator[Direct]:
         """Maintain decisions: move new connections and renew armed failovers."""
         choice = steered.choose(now)
-        yield from self._follow(steered, choice, wanted, now)
-        yield from self._arm(steered, choice, wanted, now)
+        yield from self._follow(steered, choice, in_force, now)
+        yield from self._arm(steered, choice, in_force, now)
 
-    def _follow(self, steered: Steered, choice: ReachChoice, wanted: Wanted, now: float) -> Iterator[Direct]:
-        standing = steered.standing(wanted)
+    def _follow(self, steered: Steered, choice: ReachChoice, in_force: InForce, now: float) -> Iterator[Direct]:
+        standing = steered.standing(in_force)
         if standing is None:
             yield from self._give_back_what_is_due(steered, now)
             return
-        if standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
+        if standing not in steered.where or in_force.overrides.mode(steered.terminal) is Mode.OFF:
             return
         for name in choice.letting_go:
             yield from self._let_go(steered, self._movers[name], now)
@@ -62,12 +62,12 @@ class Orders:
             if seen is None or mover.preferring(steered.name):
                 continue
             if steered.unfollowed(mover, astray(seen, standing), now):
-                entry = self._in_force(steered, standing, wanted, now)
+                entry = self._in_force(steered, standing, in_force, now)
                 yield self._order(steered, mover, entry, steered.prefer(mover, standing, hard=False), now)
 
-    def _in_force(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> LogEntry:
-        by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
-        chosen = wanted.standing(steered.site, steered.terminal) is not None
+    def _in_force(self, steered: Steered, uplink: str, in_force: InForce, now: float) -> LogEntry:
+        by = By.PEOPLE if in_force.wished(steered.site, steered.terminal) else By.POLICY
+        chosen = in_force.standing(steered.site, steered.terminal) is not None
         return self._logbook.standing(steered.name, uplink, by, BEFORE if chosen else BY_DEFAULT, now)
 
     def disarm(self, mover: Mover, terminals: Iterable[str], now: float) -> Iterator[Direct]:
@@ -115,11 +115,11 @@ class Orders:
             steered.found(mover).moved()
             yield mover.order(steered.let_go(mover), steered.name, self._tickets, now)
 
-    def _arm(self, steered: Steered, choice: ReachChoice, wanted: Wanted, now: float) -> Iterator[Direct]:
+    def _arm(self, steered: Steered, choice: ReachChoice, in_force: InForce, now: float) -> Iterator[Direct]:
         for mover in steered.movers.values():
             armed = mover.arms.get(steered.name)
-            due = mover.name in choice.guards and steered.is_policies(wanted)
-            failover = steered.failover(mover, wanted, now) if due else None
+            due = mover.name in choice.guards and steered.is_policies(in_force)
+            failover = steered.failover(mover, in_force, now) if due else None
             if failover is None:
                 yield from mover.disarm(steered.name, self._tickets, now)
                 continue

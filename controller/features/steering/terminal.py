@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 from controller.features.steering.mover import Mover
 from controller.model.config import Mode, Site, Terminal
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
+from controller.model.redundancy import PacketUplinks
 from controller.policy.paths import health
 from controller.policy.paths.evidence import TerminalConnections
 from controller.policy.paths.failover import ArmedFailover, failover
 from controller.policy.paths.health import SilentUplink, Throughput, UplinkPath, UplinkReading
 from controller.policy.paths.movers import Reach, ReachChoice, choose
 from controller.policy.paths.uplink_choice import Course, UplinkDecision, decide, kept_because, left_by
-from controller.policy.paths.uplinks import Leaves, Paths, able, paths, way
+from controller.policy.paths.uplinks import Paths, able, paths, way
 from controller.protocol.orders import Prefer
 from controller.protocol.reports import Role
 
@@ -109,7 +110,7 @@ class Failed:
 
 
 class Steered:
-    def __init__(self, site: Site, terminal: Terminal, wanted: Wanted, now: float) -> None:
+    def __init__(self, site: Site, terminal: Terminal, in_force: InForce, now: float) -> None:
         self.site, self.terminal = site, terminal
         self.where = paths(site, terminal.addresses)
         self._where_itself = paths(site, terminal.own)
@@ -120,7 +121,7 @@ class Steered:
             )
             for uplink in site.uplinks
         }
-        self.course = Course(wanted.active_uplink(site, terminal), now)
+        self.course = Course(in_force.active_uplink(site, terminal), now)
         self.movers: dict[str, Mover] = {}  # live agents that report it, by name
         self.looked_at = now
         self.watched = False  # by the ends of its uplinks
@@ -185,8 +186,8 @@ class Steered:
     def fired(self, failover: ArmedFailover, stalled_ms: int, now: float) -> None:
         self.paths[failover.watched] = health.fired(self.paths[failover.watched], stalled_ms, failover.limits, now)
 
-    def flags_seen(self, mover: Mover, wanted: Wanted, now: float) -> None:
-        self.found(mover).reported(mover.standings.get(self.name), self.standing(wanted), now)
+    def flags_seen(self, mover: Mover, in_force: InForce, now: float) -> None:
+        self.found(mover).reported(mover.standings.get(self.name), self.standing(in_force), now)
 
     def passed(self, now: float) -> None:
         self.looked_at = now
@@ -211,20 +212,22 @@ class Steered:
     def moved_since(self, moment: float) -> bool:
         return self.course.since > moment
 
-    def standing(self, wanted: Wanted) -> str | None:
+    def standing(self, in_force: InForce) -> str | None:
         """Return the chosen uplink, or None.
 
         A relayed terminal is on its default uplink: its connections to relays have no backup flags by themselves.
         """
         by_default = self.terminal.default_uplink if self.terminal.relayed else None
-        return wanted.standing(self.site, self.terminal) or by_default
+        return in_force.standing(self.site, self.terminal) or by_default
 
-    def is_policies(self, wanted: Wanted) -> bool:
+    def is_policies(self, in_force: InForce) -> bool:
         """Return whether policies steer the terminal. They need an agent or an end that watches."""
-        return bool(self.movers or self.watched) and self.is_left_to_them(wanted)
+        return bool(self.movers or self.watched) and self.is_left_to_them(in_force)
 
-    def is_left_to_them(self, wanted: Wanted) -> bool:
-        return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
+    def is_left_to_them(self, in_force: InForce) -> bool:
+        return (
+            in_force.wished(self.site, self.terminal) is None and in_force.overrides.mode(self.terminal) is not Mode.OFF
+        )
 
     def decision(self, now: float) -> UplinkDecision | None:
         return decide(self.name, self.terminal.default_uplink, self.course, self._able_paths, now)
@@ -270,28 +273,28 @@ class Steered:
         if mover.role is Role.RELAY:
             self._could_not[mover.name] = Failed(frozenset(mover.tokens(self.name)), why, now)
 
-    def failover(self, mover: Mover, wanted: Wanted, now: float) -> ArmedFailover | None:
+    def failover(self, mover: Mover, in_force: InForce, now: float) -> ArmedFailover | None:
         """Return the failover to arm at this agent, or None. After too many moves policies pause, and none is armed."""
         if self.course.rests(now):
             return None
         standing = mover.standings.get(self.name)
         srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
-        leaves = way(self.site, self.terminal, wanted).leaves
-        copied = mover.role is Role.TERMINAL and leaves is Leaves.BY_ALL
+        over = way(self.site, self.terminal, in_force).over
+        copied = mover.role is Role.TERMINAL and over is PacketUplinks.EVERY
         return failover(self.name, self.course.active, self.where_of(mover), self._able_paths, srtt_us, copied)
 
-    def expected(self, mover: Mover, wanted: Wanted, now: float) -> ArmedFailover | None:
+    def expected(self, mover: Mover, in_force: InForce, now: float) -> ArmedFailover | None:
         """Return the failover that fired, or None. One from an earlier run is assumed to be what would be armed now."""
         known = mover.fired(self.name, now)
         if known is not None:
             return known if self.can_use(known.watched, known.fallback) else None
         tells = self.name in mover.concerns or self.name in mover.agent.owns
-        if not tells or not self.is_left_to_them(wanted) or not mover.arms.fired_unknown(self.name):
+        if not tells or not self.is_left_to_them(in_force) or not mover.arms.fired_unknown(self.name):
             return None
         own = any(each.role is Role.TERMINAL for each in self.movers.values())
         if mover.role is Role.RELAY and own and not mover.agent.listed:
             return None
-        return self.failover(mover, wanted, now)
+        return self.failover(mover, in_force, now)
 
     # Orders
 
@@ -359,11 +362,13 @@ def unmovable(steered: Steered, uplink: str) -> str | None:
     return None
 
 
-def all_steered(sites: Iterable[Site], before: Mapping[str, Steered], wanted: Wanted, now: float) -> dict[str, Steered]:
+def all_steered(
+    sites: Iterable[Site], before: Mapping[str, Steered], in_force: InForce, now: float
+) -> dict[str, Steered]:
     found = {}
     for site in sites:
         for terminal in site.terminals:
-            found[terminal.name] = steered = Steered(site, terminal, wanted, now)
+            found[terminal.name] = steered = Steered(site, terminal, in_force, now)
             if terminal.name in before:
                 steered.resume(before[terminal.name])
     return found

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.model.known import CopyCounter, Used
+from controller.model.decisions import Used
+from controller.model.observed import CopyCounter
 from controller.model.uplink import Budget, Limits, Period
 
 SHARE_S = 300.0  # "the last minutes"

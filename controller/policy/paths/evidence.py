@@ -21,10 +21,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 
-from controller.model.known import ONWARD_PORTS
+from controller.model.overrides import ONWARD_PORTS
+from controller.model.redundancy import PacketUplinks
 from controller.policy.paths.flows import ConnectionDelta, FlowDelta
 from controller.policy.paths.health import UplinkReading
-from controller.policy.paths.uplinks import AddressOwner, Leaves, TerminalUplinks, uses_no_uplink
+from controller.policy.paths.uplinks import AddressOwner, TerminalUplinks, uses_no_uplink
 from controller.protocol.reports import Subflow, SubflowKey
 
 QUEUE_US = 40_000  # added to twice the shortest round trip, which BBR and similar senders keep in flight
@@ -171,14 +172,14 @@ def is_late(subflow: Subflow) -> bool:
 
 def _uplink_of_losses(way: TerminalUplinks, own: str, at_terminal: bool) -> str | None:
     """Return the uplink to which losses of a subflow belong, or None if it is unknown."""
-    if not at_terminal or way.leaves is Leaves.BY_OWN:
+    if not at_terminal or way.over is PacketUplinks.OWN:
         return own
-    return way.active if way.leaves is Leaves.BY_ACTIVE else None
+    return way.active if way.over is PacketUplinks.ACTIVE else None
 
 
 def _uplink_of_stalls(way: TerminalUplinks, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
     """Return the uplink against which a stalled subflow counts."""
-    if way.leaves is not Leaves.BY_ACTIVE or own == way.active:
+    if way.over is not PacketUplinks.ACTIVE or own == way.active:
         return own
     active = sums.get((way.terminal, way.active))
     return own if active is not None and active.delivers else way.active

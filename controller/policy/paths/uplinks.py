@@ -9,24 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from ipaddress import ip_address
 
-from controller.model.config import Mode, Site, Terminal, TerminalAddress
-from controller.model.known import Wanted
+from controller.model.config import Site, Terminal, TerminalAddress
+from controller.model.in_force import InForce
+from controller.model.redundancy import PacketUplinks
 from controller.model.traffic import Family, Protocol, TrafficClass
 
 Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
-
-
-class Leaves(Enum):
-    """How a terminal's TCP leaves."""
-
-    BY_OWN = "own"  # each subflow by its subnet's uplink
-    BY_ACTIVE = "active"
-    BY_ALL = "all"
-    BY_CLASS = "class"  # differs by class; reports do not show a packet's class
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +25,7 @@ class TerminalUplinks:
     """The uplinks of one terminal's TCP at one moment."""
 
     terminal: str
-    leaves: Leaves
+    over: PacketUplinks | None  # None: differs by class, and reports do not show a packet's class
     active: str
 
 
@@ -48,34 +39,27 @@ class AddressOwner:
     by_relay: bool = False  # the site's host has it, and relays for the terminal
 
 
-def way(site: Site, terminal: Terminal, wanted: Wanted) -> TerminalUplinks:
-    mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
-    leaves = {_leaves(mode, _holds_tcp(site.bicast))}
-    leaves |= {_leaves(wanted.acting_of(site, terminal, each.name), True) for each in site.named if _holds_tcp(each)}
-    if wanted.keeps_apart(site, terminal):
-        leaves = {Leaves.BY_OWN if each is Leaves.BY_ACTIVE else each for each in leaves}
-    return TerminalUplinks(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
+def way(site: Site, terminal: Terminal, in_force: InForce) -> TerminalUplinks:
+    its, active = in_force.redundancy(site, terminal), in_force.active_uplink(site, terminal)
+    named = (in_force.redundancy(site, terminal, each.name) for each in site.named if _holds_tcp(each))
+    over = {each.lost_over for each in (its if _holds_tcp(site.bicast) else its.of_rest, *named)}
+    if in_force.keeps_apart(site, terminal):
+        over = {PacketUplinks.OWN if each is PacketUplinks.ACTIVE else each for each in over}
+    return TerminalUplinks(terminal.name, over.pop() if len(over) == 1 else None, active)
 
 
-def uplinks_key(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
+def uplinks_key(site: Site, terminal: Terminal, in_force: InForce, usable: Collection[str]) -> str:
     """Return a key of the uplinks that carry a terminal's packets: measurements under other keys do not apply.
 
     `usable`: the uplinks that are up and get copies.
     """
-    found = way(site, terminal, wanted)
-    if found.leaves is Leaves.BY_OWN:
+    found = way(site, terminal, in_force)
+    if found.over is PacketUplinks.OWN:
         return "each over its own"
-    if found.leaves is Leaves.BY_ACTIVE:
+    if found.over is PacketUplinks.ACTIVE:
         return found.active
     every = "+".join(sorted(usable))
-    return every if found.leaves is Leaves.BY_ALL else f"{found.active}, {every}"
-
-
-def _leaves(mode: Mode, copied: bool) -> Leaves:
-    """Return how traffic leaves. `copied`: mode bicast copies it."""
-    if mode is Mode.OFF:
-        return Leaves.BY_OWN
-    return Leaves.BY_ALL if mode is Mode.BICAST and copied else Leaves.BY_ACTIVE
+    return every if found.over is PacketUplinks.EVERY else f"{found.active}, {every}"
 
 
 def _holds_tcp(traffic: TrafficClass) -> bool:

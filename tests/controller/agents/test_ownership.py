@@ -154,7 +154,7 @@ def test_guest_decides_nothing_while_the_owner_is_away(goes: str) -> None:
     guest = scene.client("guest")
     for server in (SERVER, "198.51.100.2"):
         scene.connection(server)
-    before = (scene.active, scene.core.wanted.copies, scene.entries())
+    before = (scene.active, scene.core.decisions.copies, scene.entries())
     for _ in range(20):
         for connection in scene.world:
             for subflow in connection.subflows:
@@ -162,7 +162,7 @@ def test_guest_decides_nothing_while_the_owner_is_away(goes: str) -> None:
                 subflow.terminal.retransmits += 30
                 subflow.terminal.bytes_acked += 70_000
         scene.second()
-    assert (scene.active, scene.core.wanted.copies, scene.entries()) == before
+    assert (scene.active, scene.core.decisions.copies, scene.entries()) == before
     assert not guest.armed and not prefers(guest)
 
 

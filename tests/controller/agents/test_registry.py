@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.agents.registry import AgentRegistry
 from controller.core.core import Core
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
 from controller.protocol.orders import Tickets
 from controller.protocol.reports import AgentClosed, AgentOpened, Cost, PathManager, Reported, Role
 from tests.controller import sites
@@ -26,7 +26,7 @@ def test_late_message_of_an_ended_session_is_of_no_agent() -> None:
 
 
 def test_new_session_ends_the_one_before() -> None:
-    core = Core(CONFIG, Wanted(), 0.0)
+    core = Core(CONFIG, InForce(), 0.0)
     for session in (1, 2):
         list(core.handle(replace(OPENED, session=session), float(session)))
     assert core.agents.of(1) is None and core.agents.of(2) is core.agents.gateway("home")

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from controller.agents.ownership import AT_RANDOM, GUESSES_KEPT_S, KEPT_S, TIMES, proved_addresses
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.policy.paths.health import UplinkHealth
 from controller.protocol.reports import Role
 from controller.readout.why import agent_view, course

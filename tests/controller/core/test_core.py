@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from controller.core import overrides
 from controller.model.config import Mode
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.program.diff import Change, DeleteFlow, DeleteGroup, ModifyGroup
 from controller.program.program import Flow, Group, GroupKind, ToGroup, fields
 from controller.protocol.requests import Impossible, UnknownTerminal
@@ -477,13 +477,13 @@ def test_removed_mode_override_follows_the_file() -> None:
     pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
     back, effects = overrides.mode(pair.core, "all", None, pair.now)
     pair.carry(effects)
-    assert back.changed and back.messages == 3 and not pair.core.wanted.modes
+    assert back.changed and back.messages == 3 and not pair.core.overrides.modes
     again, effects = overrides.mode(pair.core, "client", None, pair.now)
     assert not again.changed and not effects
     written["sites"]["home"]["terminals"]["client"]["mode"] = "off"
     pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
     pair.drain()
-    assert pair.core.wanted.mode(pair.switch().site.terminals[0]) is Mode.OFF
+    assert pair.core.overrides.mode(pair.switch().site.terminals[0]) is Mode.OFF
     assert pair.installed() == pair.compiled()
 
 
@@ -498,7 +498,7 @@ def test_impossible_override_changes_nothing() -> None:
         overrides.active(pair.core, "client", "dsl", pair.now)
     with pytest.raises(Impossible, match="no next hop for IPv6"):
         overrides.active(pair.core, "client", "lte", pair.now)
-    assert not pair.core.wanted.modes and not pair.core.wanted.active
+    assert not pair.core.overrides.modes and not pair.core.overrides.active
 
 
 class AnyInterleaving(RuleBasedStateMachine):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After any sequence of events each agent has what is wanted of it, and a second pass sends nothing.
+"""After any sequence of events each agent has what is in_force of it, and a second pass sends nothing.
 
 Orders and results are lost, late, refused and repeated; agents, sessions and the controller end and begin again; the
 configuration and the list of enrolled agents change.
@@ -30,7 +30,8 @@ from controller.agents.order_kinds import (
 from controller.agents.order_slot import ANSWERED_WITHIN_S
 from controller.core.core import Core, CoreEffect
 from controller.model.config import Config
-from controller.model.known import RelayOverride, Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides, RelayOverride
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import Caps, Direct
 from controller.protocol.reports import (
@@ -91,10 +92,10 @@ class Orders(RuleBasedStateMachine):
         self.at: dict[int, FakeHolder] = {}  # by session
         self.orders: list[Direct] = []  # on their way
         self.late: list[Resulted] = []
-        self.core = self._begun(Wanted(relays=RELAY))
+        self.core = self._begun(InForce(Overrides(relays=RELAY)))
 
-    def _begun(self, wanted: Wanted) -> Core:
-        core = Core(self.config, wanted, self.now)
+    def _begun(self, in_force: InForce) -> Core:
+        core = Core(self.config, in_force, self.now)
         self.orders += self._directs(core.vouch(self.vouched, self.now))
         return core
 
@@ -190,7 +191,7 @@ class Orders(RuleBasedStateMachine):
         self.at.clear()
         self.orders.clear()
         self.late.clear()
-        self.core = self._begun(self.core.wanted)
+        self.core = self._begun(self.core.in_force)
 
     # The end of all faults
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from controller.core import overrides
 from controller.model.config import Config, ConfigError, Mode
-from controller.model.known import Wanted
-from controller.policy.paths.uplinks import Leaves, way
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides
+from controller.model.redundancy import PacketUplinks
+from controller.policy.paths.uplinks import way
 from controller.program.compile import compile
 from controller.program.diff import ModifyGroup, diff
 from controller.program.matching import blocks
@@ -332,7 +334,7 @@ def test_class_override_changes_both_ends_and_reports_it() -> None:
         changes = diff(program, pair.installed(dpid))
         assert changes and all(isinstance(change, ModifyGroup) for change in changes)
     assert override(pair, "client", None, "voip") == ("client/voip follows gateway.yaml: mode bicast",)
-    assert [pair.installed(dpid) for dpid in (1, 2)] == before and not pair.core.wanted.modes
+    assert [pair.installed(dpid) for dpid in (1, 2)] == before and not pair.core.overrides.modes
     assert override(pair, "phone", None, "voip") == ("phone/voip already follows gateway.yaml: mode auto, as phone is",)
 
 
@@ -341,7 +343,7 @@ def test_override_of_an_unknown_class_is_refused(terminal: str) -> None:
     pair = connected()
     with pytest.raises(UnknownClass):
         overrides.mode(pair.core, terminal, Mode.OFF, pair.now, "viop")
-    assert not pair.core.wanted.modes
+    assert not pair.core.overrides.modes
 
 
 def test_active_uplink_used_only_by_a_class_counts_at_once() -> None:
@@ -359,15 +361,17 @@ def test_active_uplink_used_only_by_a_class_counts_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "leaves"),
+    ("wishes", "over"),
     [
-        ({}, Leaves.BY_CLASS),
-        ({"client/backup-job": Mode.BICAST}, Leaves.BY_ALL),
-        ({"client": Mode.SINGLE}, Leaves.BY_ACTIVE),
-        ({"client": Mode.OFF, "client/backup-job": Mode.OFF}, Leaves.BY_OWN),
+        ({}, None),
+        ({"client/backup-job": Mode.BICAST}, PacketUplinks.EVERY),
+        ({"client": Mode.SINGLE}, PacketUplinks.ACTIVE),
+        ({"client": Mode.OFF, "client/backup-job": Mode.OFF}, PacketUplinks.OWN),
     ],
 )
-def test_terminal_tcp_leaves_as_its_classes_agree_or_unknown(wishes: Mapping[str, Mode], leaves: Leaves) -> None:
+def test_terminal_tcp_leaves_as_its_classes_agree_or_unknown(
+    wishes: Mapping[str, Mode], over: PacketUplinks | None
+) -> None:
     """Classes without TCP are ignored."""
     site = config().sites[0]
-    assert way(site, site.terminals[0], Wanted(dict(wishes))).leaves is leaves
+    assert way(site, site.terminals[0], InForce(Overrides(dict(wishes)))).over is over

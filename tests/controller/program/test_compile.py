@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.model.config import Datapath, Mode, Site
-from controller.model.known import Known, Observed, Port, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Observed, Port
+from controller.model.overrides import Overrides
 from controller.program.compile import compile
 from controller.program.program import GROUP_IDS, Flow, Output, SetField, fields
 from controller.program.readback import remembered
@@ -345,11 +347,13 @@ def test_no_uplink_or_terminal_gets_a_copy_twice(
     switch = FakeSwitch.with_ports(*names)
     for at in down & set(range(1, count + 1)):
         switch.down(names[at - 1])
-    wanted = Wanted(
-        {terminal.name: mode for terminal, mode in zip(site.terminals, chosen, strict=False)},
-        {terminal.name: f"up{at}" for terminal, at in zip(site.terminals, active, strict=False)},
+    in_force = InForce(
+        Overrides(
+            {terminal.name: mode for terminal, mode in zip(site.terminals, chosen, strict=False)},
+            active={terminal.name: f"up{at}" for terminal, at in zip(site.terminals, active, strict=False)},
+        )
     )
-    switch.load(compile(site, Known(wanted, Observed(switch.ports))))
+    switch.load(compile(site, Known(in_force, Observed(switch.ports))))
     inside = switch.ports[site.inside_ports[0]].number
     for terminal in site.terminals:
         place = terminal.addresses[1 if sixth else 0]
@@ -359,9 +363,9 @@ def test_no_uplink_or_terminal_gets_a_copy_twice(
         up = count - len(down & set(range(1, count + 1)))
         assert len({each.port for each in sent}) == len(sent) <= up
         assert inside not in {each.port for each in sent}
-        if wanted.mode(terminal) is Mode.BICAST and protocol is tcp:
+        if in_force.overrides.mode(terminal) is Mode.BICAST and protocol is tcp:
             assert len(sent) == up
-        if wanted.mode(terminal) is Mode.SINGLE and up:
+        if in_force.overrides.mode(terminal) is Mode.SINGLE and up:
             assert len(sent) == 1
         for uplink_port in range(1, count + 1):
             if uplink_port not in down:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from controller.model.config import Mode, Site
-from controller.model.known import Known, Observed, Port, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Observed, Port
+from controller.model.overrides import Overrides
 from controller.model.relaying import BRIDGE_MAC, HOST_MAC
 from controller.program.compile import compile
 from controller.program.readback import remembered
@@ -76,7 +78,7 @@ def switch_of(site: Site, modes: dict[str, Mode] | None = None, active: dict[str
         for at in each.addresses
         if at.host is not None and not at.mac
     }
-    known = Known(Wanted(modes or {}, active or {}), Observed(ports(site), hops | hosts))
+    known = Known(InForce(Overrides(modes or {}, active or {})), Observed(ports(site), hops | hosts))
     return FakeSwitch(ports(site)).load(compile(site, known))
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.model.config import Datapath, Site
-from controller.model.known import Known, Observed, Port
+from controller.model.in_force import Known
+from controller.model.observed import Observed, Port
 from controller.program.compile import compile
 from controller.protocol.switch_messages import Solicited
 from tests.controller import sites

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from controller.model.config import Config
-from controller.model.known import CopyRateLimit, Known, Observed, Port, Wanted
+from controller.model.in_force import CopyRateLimit, InForce, Known
+from controller.model.observed import Observed, Port
 from controller.program.compile import compile
 from controller.program.diff import Change, DeleteGroup, DeleteMeter, diff
 from controller.program.program import Flow, Program, ToGroup
@@ -75,7 +76,7 @@ CHANGES = [*pairwise([*FILES, "plain"]), *pairwise([*reversed(FILES), "all of it
 def program(name: str) -> Program:
     site = FILES[name].sites[0]
     observed = Observed(PORTS, sites.learned(site))
-    return compile(site, Known(Wanted(), observed, rates={"lte": CopyRateLimit(1000, 1000)}))
+    return compile(site, Known(InForce(), observed, rates={"lte": CopyRateLimit(1000, 1000)}))
 
 
 class ControllerKilled(Exception):

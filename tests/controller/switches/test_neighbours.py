@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.model.known import Neighbour, Observed
+from controller.model.observed import Neighbour, Observed
 from controller.switches.neighbours import KNOWN_EVERY_S, Schedule
 from tests.controller import sites
 from tests.controller.sites import PORTS

@@ -15,7 +15,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from api import agent_pb2 as pb
 from controller.edges.trust.authority import Trust
-from controller.model.known import WEB
+from controller.model.overrides import WEB
 from controller.protocol.enrolment import Binding, Credential
 from controller.protocol.orders import (
     Direct,

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from controller.model.config import Mode, Site, locals_of
-from controller.model.known import Known, Observed, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Observed
+from controller.model.overrides import Overrides
 from controller.model.relaying import Choosing, Fallback
 from controller.program.compile import compile
 from controller.program.diff import diff
@@ -59,8 +61,8 @@ def test_mirroring_site_answers_relays_in_the_terminals_mode() -> None:
     home, far = sites.loaded(pair()).sites
     assert home.relaying and set(map(str, home.relaying.excepted)) >= {"203.0.113.0/24", "192.168.0.0/24"}
     switch = FakeSwitch(PORTS)
-    wanted = Wanted({"client": Mode.SINGLE, "phone": Mode.BICAST}, {"client": "lte"})
-    for change in diff(switch.installed().program, compile(far, Known(wanted, Observed(PORTS, sites.learned(far))))):
+    in_force = InForce(Overrides({"client": Mode.SINGLE, "phone": Mode.BICAST}, {"client": "lte"}))
+    for change in diff(switch.installed().program, compile(far, Known(in_force, Observed(PORTS, sites.learned(far))))):
         switch.change(change)
     wifi, lte = PORTS["wifi0"].number, PORTS["lte0"].number
     for address, expected in {"10.97.1.7": {wifi, lte}, "fd00:972::7": {wifi, lte}, "10.97.1.3": {lte}}.items():

@@ -21,7 +21,7 @@ from controller.features.relays.view import (
 )
 from controller.features.steering.logbook import By
 from controller.model.config import EVERYBODY, CapRule, Mode
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.model.settings import Endpoint, Settings
 from controller.model.traffic import Address

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.core import Core
 from controller.edges.config import load
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
 from controller.program.diff import AddFlow, AddGroup, DeleteFlow
 from controller.program.program import (
     COOKIE,
@@ -68,7 +68,7 @@ class CoreOnWire:
     def __init__(self, recorder: WireRecorder) -> None:
         self._desk = recorder
         self._now = 0.0
-        self._core = Core(load.parse(GATEWAY), Wanted(), self._now)
+        self._core = Core(load.parse(GATEWAY), InForce(), self._now)
 
     @property
     def switch(self) -> Switch:

@@ -14,7 +14,8 @@ from controller.edges.openflow.framework import SwitchError, ofproto
 from controller.edges.openflow.multipart import BUCKET_STATS, FLOW, GROUP, GROUP_STATS, SwitchReading, Understood
 from controller.edges.openflow.oxm import encode_actions, encode_match
 from controller.edges.openflow.speaker import FLOW_MOD, GROUP_MOD, HEADER, encode
-from controller.model.known import Known, Observed, Port, Wanted
+from controller.model.in_force import InForce, Known
+from controller.model.observed import Observed, Port
 from controller.program.compile import compile
 from controller.program.diff import AddFlow, AddGroup, Change
 from controller.program.program import COOKIE, GROUP_IDS, Output, fields
@@ -42,7 +43,7 @@ def test_largest_configurable_site_is_read_whole() -> None:
     written["classes"] = {f"c{number}": {"protocols": ["udp"], "ports": [str(5000 + number)]} for number in range(16)}
     (site,) = sites.loaded({"sites": {"big": written}}).sites
     ports = {name: Port(number, f"02:00:00:00:09:{number:02x}", True) for number, name in enumerate(site.ports, 1)}
-    program = compile(site, Known(Wanted(), Observed(ports, sites.learned(site))))
+    program = compile(site, Known(InForce(), Observed(ports, sites.learned(site))))
     assert len(program.flows) > 16 * 1000 > 0.9 * MOST_FLOWS
     size = _size(map(AddFlow, program.flows.values()), FLOW_MOD, FLOW)
     size += _size(map(AddGroup, program.groups.values()), GROUP_MOD, GROUP)

@@ -22,7 +22,8 @@ from controller.edges.config.load import parse
 from controller.edges.openflow.frames import advertise, ask, ask_far
 from controller.edges.openflow.framework import SwitchError
 from controller.edges.openflow.speaker import SwitchSession, packet_out
-from controller.model.known import Port, Wanted
+from controller.model.in_force import InForce
+from controller.model.observed import Port
 from controller.program.diff import Change, DeleteFlow, DeleteMeter
 from controller.program.render import describe
 from controller.protocol.switch_messages import (
@@ -102,7 +103,7 @@ class _Talk:
     """The core and one session without a socket: the core gets the switch's messages, and its orders are encoded."""
 
     def __init__(self) -> None:
-        self.core = Core(parse(NOTHING_WRITTEN), Wanted(), 0.0)
+        self.core = Core(parse(NOTHING_WRITTEN), InForce(), 0.0)
         self.session = SwitchSession(1, DPID, "")
         self.changes: list[Change] = []
         self._hear(SwitchOpened(1, DPID, "", PORTS))

@@ -16,7 +16,7 @@ from controller.edges.openflow.frames import ask
 from controller.edges.openflow.framework import ofproto
 from controller.edges.openflow.speaker import ERROR as ERROR_BODY
 from controller.edges.openflow.speaker import HEADER, SwitchSession
-from controller.model.known import Port
+from controller.model.observed import Port
 from controller.program.diff import (
     AddFlow,
     AddGroup,

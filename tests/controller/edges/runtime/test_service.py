@@ -331,7 +331,7 @@ def test_policy_decisions_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyP
         connection.download(100, loss=0.3)
         agent.tell(agent.host.report())
     agent.service.stop()
-    assert Store(str(tmp_path / "state.json")).load().decided == {"client": "lte"}
+    assert Store(str(tmp_path / "state.json")).load().decisions.active == {"client": "lte"}
 
 
 def test_long_estimates_run_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ from controller.edges.state.store import Store, StoreError
 from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.probed_paths import SentProbe
 from controller.model.config import Mode
-from controller.model.known import PortRange, RelayOverride, Used, Wanted
+from controller.model.decisions import Decisions, Used
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides, PortRange, RelayOverride
 from controller.policy.bandwidth.rates import Alpha, MeasuredRate, Method, Rate
 from tests.controller import sites
 
@@ -35,14 +37,14 @@ V5 = V4.replace("4", "5").replace('"spent": {}', f'"spent": {OF_COPIES}, "relays
 @pytest.mark.parametrize(
     ("kept", "found"),
     [
-        (V1, Wanted({"phone": Mode.OFF}, {"phone": "lte"})),
-        (V3, Wanted(decided={"phone": "lte"}, once=frozenset({"home"}))),
-        (V4, Wanted()),
-        (V5, Wanted()),
+        (V1, InForce(Overrides({"phone": Mode.OFF}, {"phone": "lte"}))),
+        (V3, InForce(decisions=Decisions(active={"phone": "lte"}, eliminating=frozenset({"home"})))),
+        (V4, InForce()),
+        (V5, InForce()),
     ],
     ids=["version 1", "version 3", "version 4", "version 5"],
 )
-def test_state_of_an_older_version_is_loaded(tmp_path: Path, kept: str, found: Wanted) -> None:
+def test_state_of_an_older_version_is_loaded(tmp_path: Path, kept: str, found: InForce) -> None:
     (tmp_path / "state.json").write_text(kept)
     assert Store(str(tmp_path / "state.json")).load() == found
 
@@ -54,16 +56,14 @@ TOKYO = RelayOverride(ip_address("198.51.100.7"), 443, draining=True)
 def test_stored_overrides_are_loaded(tmp_path: Path) -> None:
     path = tmp_path / "new" / "state.json"
     oslo = RelayOverride(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr", number=63)
-    wanted = Wanted(
-        {"phone": Mode.SINGLE},
-        {"phone": "lte"},
-        {"client": "lte"},
-        copies={"phone": False, "client": True},
-        used=USED | {"home/sat": Used("2026-11")},
-        relays={"tokyo": TOKYO, "oslo": oslo},
+    in_force = InForce(
+        Overrides({"phone": Mode.SINGLE}, {"phone": "lte"}, relays={"tokyo": TOKYO, "oslo": oslo}),
+        Decisions(
+            active={"client": "lte"}, copies={"phone": False, "client": True}, used=USED | {"home/sat": Used("2026-11")}
+        ),
     )
-    Store(str(path)).save(wanted)
-    assert Store(str(path)).load() == wanted
+    Store(str(path)).save(in_force)
+    assert Store(str(path)).load() == in_force
     kept = path.read_text()
     for right, wrong in (('"port": 8443', '"port": 84430'), ('"number": 63', '"number": 64')):
         path.write_text(kept.replace(right, wrong))
@@ -84,7 +84,9 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 def test_impossible_number_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
     path = tmp_path / "state.json"
     page = PathEstimate(Alpha(1e-9, 1e-10), (MeasuredRate(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), SentProbe(1e9, 7))
-    Store(str(path)).save(Wanted(used=USED, relays={"tokyo": TOKYO}), {(("home", "lte"), True): page})
+    Store(str(path)).save(
+        InForce(Overrides(relays={"tokyo": TOKYO}), Decisions(used=USED)), {(("home", "lte"), True): page}
+    )
     good = path.read_text()
     places = list(leaves(json.loads(good)))
     assert len(places) > 12
@@ -133,7 +135,7 @@ def test_unreadable_state_file_is_named_and_left(tmp_path: Path, text: str) -> N
 def test_unwritable_state_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a restart would lose"):
-        Store(str(tmp_path / "file" / "state.json")).save(Wanted())
+        Store(str(tmp_path / "file" / "state.json")).save(InForce())
 
 
 UP, DOWN = ((("home", "wifi"), down) for down in (False, True))
@@ -150,9 +152,9 @@ MEASURED = {
 def test_stored_measurements_are_loaded(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "state.json"))
     assert store.measured() == {}
-    store.save(Wanted(active={"phone": "lte"}), MEASURED)
+    store.save(InForce(Overrides(active={"phone": "lte"})), MEASURED)
     again = Store(str(tmp_path / "state.json"))
-    assert again.measured() == MEASURED and again.load() == Wanted(active={"phone": "lte"})
+    assert again.measured() == MEASURED and again.load() == InForce(Overrides(active={"phone": "lte"}))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_stored_measurements_are_loaded(tmp_path: Path) -> None:
 )
 def test_impossible_measurement_is_named(tmp_path: Path, good: str, bad: str) -> None:
     path = tmp_path / "state.json"
-    Store(str(path)).save(Wanted(), MEASURED)
+    Store(str(path)).save(InForce(), MEASURED)
     assert good in path.read_text()
     path.write_text(path.read_text().replace(good, bad))
     with pytest.raises(StoreError, match=r"paths\[.*move it away to start without"):
@@ -213,7 +215,7 @@ def test_override_on_a_full_disk_is_saved_once_there_is_room(
             assert disk.refused.acquire(timeout=PATIENCE_S), "saving is retried"
         disk.full = False
         assert disk.written.wait(PATIENCE_S)
-        assert store.load().modes["client"] is Mode.OFF
+        assert store.load().overrides.modes["client"] is Mode.OFF
     finally:
         core.stop()
     assert sum("No space left" in each.getMessage() for each in caplog.records) == 1
@@ -229,4 +231,4 @@ def test_override_on_a_full_disk_is_saved_at_a_clean_stop(
     assert core.set_mode("client", Mode.OFF).failed
     disk.full = False
     core.stop()
-    assert store.load().modes["client"] is Mode.OFF
+    assert store.load().overrides.modes["client"] is Mode.OFF

@@ -16,7 +16,9 @@ from controller.agents.agent import Agent
 from controller.core import overrides
 from controller.features.copies.metered_uplinks import PARTS, Budgets, _rate
 from controller.model.config import Mode
-from controller.model.known import CopyRateLimit, Known, Wanted
+from controller.model.decisions import Decisions
+from controller.model.in_force import CopyRateLimit, InForce, Known
+from controller.model.overrides import Overrides
 from controller.policy.copies.budget import Moment
 from controller.program.compile import compile
 from controller.program.diff import ModifyGroup, ModifyMeter
@@ -83,7 +85,7 @@ def test_exhausted_meter_stops_only_copies() -> None:
         assert left == ({primary} if active == "wifi" else {WIFI, LTE}), "packets on the active uplink are no copies"
 
 
-def three_uplinks(wanted: Wanted, rates: dict[str, CopyRateLimit] | None = None) -> FakeSwitch:
+def three_uplinks(in_force: InForce, rates: dict[str, CopyRateLimit] | None = None) -> FakeSwitch:
     """Return the site with a third uplink, at port 9, whose copies have no limits."""
     written = metered()
     hop = {"address": "192.168.30.1", "mac": "02:00:00:00:00:5a"}
@@ -92,15 +94,15 @@ def three_uplinks(wanted: Wanted, rates: dict[str, CopyRateLimit] | None = None)
     site = sites.loaded(written).sites[0]
     ports = PORTS | {"sat0": replace(PORTS["lte0"], number=9)}
     observed = replace(sites.known(site).observed, ports=ports)
-    return FakeSwitch(ports).load(compile(site, Known(wanted, observed, rates=rates or {})))
+    return FakeSwitch(ports).load(compile(site, Known(in_force, observed, rates=rates or {})))
 
 
 def test_exhausted_meter_does_not_affect_an_unlimited_uplink() -> None:
-    one = three_uplinks(Wanted(), {"lte": CopyRateLimit(1000, 1000)})
+    one = three_uplinks(InForce(), {"lte": CopyRateLimit(1000, 1000)})
     assert set(leaves(one, from_client(), C1)) == {WIFI, LTE, 9}
     one.exhausted.add(METER_IDS[1])
     assert set(leaves(one, from_client(), C1)) == {WIFI, 9}
-    barred = three_uplinks(Wanted(barred={"home": frozenset({"lte"})}))
+    barred = three_uplinks(InForce(decisions=Decisions(barred={"home": frozenset({"lte"})})))
     assert set(leaves(barred, from_client(), C1)) == {WIFI, 9}
 
 
@@ -135,9 +137,9 @@ def test_program_without_a_controller_has_no_budget() -> None:
 
 
 class MeteredUplink(UploadScenario):
-    def __init__(self, mode: str = "bicast", wanted: Wanted | None = None, **limits: str) -> None:
+    def __init__(self, mode: str = "bicast", in_force: InForce | None = None, **limits: str) -> None:
         self.day = "2026-11-22"
-        super().__init__(wanted, mode, metered(None, **limits))
+        super().__init__(in_force, mode, metered(None, **limits))
         self.lives(1)
 
     def lives(self, seconds: int, packets: int = 0, dpids: tuple[int, ...] = (1,)) -> None:
@@ -178,7 +180,7 @@ def test_copies_end_before_the_budget_is_used_up_and_change_no_flow(mode: str) -
     (entry,) = scene.copying()
     assert not entry.copies and entry.reason.startswith("lte: used up until ")
     assert f"of {BUDGET / 1e6:.1f} MB for this day" in scene.budget_reason()
-    assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
+    assert scene.core.overrides.mode(scene.switch().site.terminals[0]) == mode
     (home,) = snapshot(scene.core, "gateway.yaml", "1.2.0", scene.now, 0.0).gateways
     (told,) = (uplink.budget for uplink in home.uplinks if uplink.budget is not None)
     assert told.used_bytes == scene.by_lte and (told.barred or "").startswith("used up until ")
@@ -323,10 +325,10 @@ def test_budget_never_changes_where_a_packet_must_leave(
     limited, free = sites.loaded(written).sites[0], sites.paper_site()
     ports = {name: replace(port, up=name.removesuffix("0") not in down) for name, port in PORTS.items()}
     observed = replace(sites.known(free).observed, ports=ports)
-    wishes = Wanted({"client": mode}, {"client": active})
+    wishes = Overrides({"client": mode}, {"client": active})
     left = []
-    for site, wanted in ((free, wishes), (limited, replace(wishes, barred={"home": barred}))):
-        one = FakeSwitch(ports).load(compile(site, Known(wanted, observed, screened)))
+    for site, in_force in ((free, InForce(wishes)), (limited, InForce(wishes, Decisions(barred={"home": barred})))):
+        one = FakeSwitch(ports).load(compile(site, Known(in_force, observed, screened)))
         if dry:
             one.exhausted |= set(one.meters)
         left.append(set(leaves(one, from_client(), C1)))

@@ -13,9 +13,12 @@ from controller.features.copies.manager import QUIET_S, UNHEARD_S
 from controller.features.copies.packet_counts import DOWNLOADS_OVER_S, SLOW_JUDGED_S, UNREPORTED_PACKETS
 from controller.features.steering.logbook import By
 from controller.model.config import Mode, Site
-from controller.model.known import Known, Wanted
+from controller.model.decisions import Decisions
+from controller.model.in_force import InForce, Known
+from controller.model.overrides import Overrides
+from controller.model.redundancy import COPIES, NONE, PacketUplinks
 from controller.policy.copies.adaptive import TRY_S
-from controller.policy.paths.uplinks import Leaves, way
+from controller.policy.paths.uplinks import way
 from controller.program.compile import compile
 from controller.program.diff import Change, ModifyGroup
 from controller.program.program import Program
@@ -34,28 +37,28 @@ from tests.fakes.switch import FakeSwitch
 LTE_IS_BARRED = {"home": frozenset({"lte"})}
 
 
-def compiled(site: Site, wanted: Wanted) -> Program:
-    return compile(site, Known(wanted, sites.known(site).observed))
+def compiled(site: Site, in_force: InForce) -> Program:
+    return compile(site, Known(in_force, sites.known(site).observed))
 
 
 @pytest.mark.parametrize(("copies", "acting"), [(True, Mode.BICAST), (False, Mode.SINGLE)])
 def test_auto_is_bicast_with_copies_and_single_without(copies: bool, acting: Mode) -> None:
     site = sites.paper_site()
-    decided = Wanted({"client": Mode.AUTO, "phone": Mode.AUTO}, copies={"client": copies})
-    itself = Wanted({"client": acting})
+    decided = InForce(Overrides({"client": Mode.AUTO, "phone": Mode.AUTO}), Decisions(copies={"client": copies}))
+    itself = InForce(Overrides({"client": acting}))
     assert compiled(site, decided) == compiled(site, itself)
-    leaves = Leaves.BY_ALL if copies else Leaves.BY_ACTIVE
-    assert way(site, site.terminals[0], decided).leaves is leaves
-    assert way(site, site.terminals[1], decided).leaves is Leaves.BY_ALL, "no decision exists for the phone"
+    over = PacketUplinks.EVERY if copies else PacketUplinks.ACTIVE
+    assert way(site, site.terminals[0], decided).over is over
+    assert way(site, site.terminals[1], decided).over is PacketUplinks.EVERY, "no decision exists for the phone"
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BICAST])
 def test_auto_and_bicast_are_single_if_the_other_is_barred(mode: Mode) -> None:
     site = sites.paper_site()
-    barred = Wanted({"client": mode}, barred=LTE_IS_BARRED)
-    assert barred.acting(site, site.terminals[0]) is Mode.SINGLE
-    on_lte = Wanted({"client": mode}, {"client": "lte"}, barred=LTE_IS_BARRED)
-    assert on_lte.acting(site, site.terminals[0]) is Mode.BICAST, "copies are on Wi-Fi"
+    barred = InForce(Overrides({"client": mode}), Decisions(barred=LTE_IS_BARRED))
+    assert barred.redundancy(site, site.terminals[0]) is NONE
+    on_lte = InForce(Overrides({"client": mode}, {"client": "lte"}), Decisions(barred=LTE_IS_BARRED))
+    assert on_lte.redundancy(site, site.terminals[0]) is COPIES, "copies are on Wi-Fi"
 
 
 # Decisions
@@ -129,7 +132,7 @@ def test_other_modes_have_no_decisions_and_auto_starts_afresh() -> None:
     for mode in (Mode.SINGLE, Mode.BICAST):
         scene.carry(overrides.mode(scene.core, "client", mode, scene.now)[1])
         scene.uploads(2, loss=0.05)
-        assert not scene.core.wanted.copies and not scene.copying()
+        assert not scene.core.decisions.copies and not scene.copying()
     scene.carry(overrides.mode(scene.core, "client", None, scene.now)[1])
     scene.drain()
     assert scene.leaves() == {"wifi", "lte"}
@@ -150,7 +153,7 @@ def test_class_in_auto_follows_the_decision_and_one_always_copied_prevents_it(mo
     site = scene.switch().site
 
     def acting() -> Mode:
-        return scene.core.wanted.acting_of(site, site.terminals[0], "web")
+        return scene.core.in_force.redundancy(site, site.terminals[0], "web").mode
 
     assert acting() is (Mode.SINGLE if mode == "auto" else Mode.BICAST)
     scene.uploads(2, loss=0.05)
@@ -220,8 +223,8 @@ def test_view_has_copied_protocols_and_packet_counts() -> None:
 # Other evidence of the active uplink
 
 
-def on_wifi_by_override(wanted: Wanted = ONE_PATH) -> UploadScenario:
-    return UploadScenario(replace(wanted, active={"client": "wifi"}))
+def on_wifi_by_override(in_force: InForce = ONE_PATH) -> UploadScenario:
+    return UploadScenario(InForce(Overrides(active={"client": "wifi"}), in_force.decisions))
 
 
 @pytest.mark.parametrize("meanwhile", ["", "another override"])
@@ -255,7 +258,7 @@ def test_failover_of_an_override_begins_copies() -> None:
     scene = UploadScenario(ONE_PATH)
     scene.second()
     fired = scene.host.fires("client", 200)
-    scene.core.wanted = replace(scene.core.wanted, active={"client": "wifi"})
+    scene.core.overrides = replace(scene.core.overrides, active={"client": "wifi"})
     scene.tell(fired)
     scene.now += 0.1
     assert scene.core.rests_at() == scene.now
@@ -375,7 +378,7 @@ def test_site_with_one_uplink_has_no_decisions() -> None:
     home["terminals"]["client"]["addresses"] = home["terminals"]["client"]["addresses"][:1]
     scene = UploadScenario(written=written)
     scene.uploads(TRY_S + 2)
-    assert not scene.copying() and not scene.core.wanted.copies and scene.core.copying.watch("client") is None
+    assert not scene.copying() and not scene.core.decisions.copies and scene.core.copying.watch("client") is None
     assert scene.leaves() == {"wifi"}
 
 

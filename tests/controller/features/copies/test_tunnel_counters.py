@@ -33,7 +33,7 @@ class TunnelCall(CopiedSites):
 
     def __init__(self, tunnel: bool = True) -> None:
         super().__init__(metered(tunnel))
-        self.core.wanted = replace(self.core.wanted, copies={"client": False, "phone": False})
+        self.core.decisions = replace(self.core.decisions, copies={"client": False, "phone": False})
         self.restart()  # decisions are kept
         self.drain()
         self.path = PathHealth("wifi", "", 0, 0, 0, 0, 0, ())

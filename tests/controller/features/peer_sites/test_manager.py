@@ -85,7 +85,7 @@ class PeerSitePair(CoreAndSwitch):
 
     def active(self) -> dict[str, str]:
         site = self.core.config.sites[0]
-        return {each.name: self.core.wanted.active_uplink(site, each) for each in site.terminals}
+        return {each.name: self.core.in_force.active_uplink(site, each) for each in site.terminals}
 
     def view(self, name: str) -> Any:
         gateways = snapshot(self.core, "gateway.yaml", "1.2.0", self.now, 0.0).gateways
@@ -186,7 +186,7 @@ def test_site_without_a_peer_does_not_eliminate() -> None:
 def test_reconfiguration_updates_the_order_and_ends_elimination() -> None:
     ends = PeerSitePair()
     agent = ends.agent("far")
-    assert ends.core.wanted.once == {"far"}
+    assert ends.core.decisions.eliminating == {"far"}
     written = document()
     written["sites"]["far"]["copies"] = {"window_ceiling_ms": "300"}
     ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
@@ -195,7 +195,7 @@ def test_reconfiguration_updates_the_order_and_ends_elimination() -> None:
     assert agent.orders[1:] == [replace(AT_FAR, window_ceiling_ms=300)] and ends.leaves_home() == {WIFI, LTE}
     del written["sites"]["far"]["mirrors"]
     ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
-    assert ends.core.wanted.once == frozenset(), "stored at once: a restart would trust the old state"
+    assert ends.core.decisions.eliminating == frozenset(), "stored at once: a restart would trust the old state"
     ends.second()
     ends.second()
     assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
@@ -228,7 +228,7 @@ def test_elimination_is_assumed_after_a_restart_for_a_while() -> None:
 def test_elimination_ends_if_its_agent_does_not_return() -> None:
     ends = PeerSitePair()
     ends.leave(ends.agent("far"))
-    ends.core.wanted = replace(ends.core.wanted, once=frozenset({"far"}))
+    ends.core.decisions = replace(ends.core.decisions, eliminating=frozenset({"far"}))
     ends.restart()
     ends.drain()
     assert ends.switch(HOME).site.bicast.protocols == ()

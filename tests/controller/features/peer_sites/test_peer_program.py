@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.model.config import ConfigError, Mode, Site
-from controller.model.known import Known
+from controller.model.in_force import Known
 from controller.program.compile import compile
 from tests.controller import sites
 from tests.controller.sites import PORTS

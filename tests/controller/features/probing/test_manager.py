@@ -128,15 +128,17 @@ def test_probes_are_faster_while_a_call_is_on_one_path() -> None:
             world.seconds(1)
 
     world.seconds(45)
-    assert world.core.wanted.copies["client"] is False, "probes show a clean path"
+    assert world.core.decisions.copies["client"] is False, "probes show a clean path"
     met = {path.meeting for path in health_paths(home).values()}
     calls(5)
-    assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "the evidence suffices"
+    assert pauses() == {"wifi": 20, "lte": 100} and world.core.decisions.copies["client"] is False, (
+        "the evidence suffices"
+    )
     again = {path.meeting for path in health_paths(home).values()}
     assert len(again & met) == 1, "the answering agent accepts each packet number once"
     home.links["wifi"] = FakePath(loses=0.08)
     calls(2)
-    assert world.core.wanted.copies["client"]
+    assert world.core.decisions.copies["client"]
     calls(2)
     assert pauses() == {"wifi": 100, "lte": 100}
     written = tunnelled()

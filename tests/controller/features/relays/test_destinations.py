@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from controller.features.relays import requests
 from controller.features.relays.destinations import KEPT_S
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import PendingDestination

@@ -17,7 +17,7 @@ from controller.features.probing.manager import ProbingManager
 from controller.features.relays import requests
 from controller.features.relays.destinations import KEPT_S, MOST_DESTINATIONS
 from controller.model.config import Config
-from controller.model.known import MOST_RELAYS, WEB, RelayOverride, Wanted
+from controller.model.overrides import MOST_RELAYS, WEB, Overrides, RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import (
@@ -256,12 +256,12 @@ def test_interception_that_is_no_longer_configured_is_undone() -> None:
 )
 def test_invalid_relay_is_refused_and_changes_nothing(name: str, address: str, reason: str) -> None:
     world = started()
-    before = world.core.wanted
+    before = world.core.overrides
     with pytest.raises(Impossible, match=reason):
         world.wish(requests.wished(name, RelayOverride(ip_address(address), 443)))
     with pytest.raises(Impossible, match="expected a port outside 8700 to 8763"):
         world.wish(requests.wished("paris", RelayOverride(ip_address("192.0.2.1"), 8763)))
-    assert world.core.wanted is before
+    assert world.core.overrides is before
 
 
 def test_relay_of_a_family_without_gateway_is_refused() -> None:
@@ -270,7 +270,7 @@ def test_relay_of_a_family_without_gateway_is_refused() -> None:
         uplink["gateways"].pop()
     paris = requests.wished("paris", RelayOverride(ip_address("2001:470::9"), 443))
     with pytest.raises(Impossible, match="relaying has no IPv6"):
-        paris(sites.loaded(written), Wanted(), lambda _: "")
+        paris(sites.loaded(written), Overrides(), lambda _: "")
 
 
 def test_relays_are_limited_in_number_and_unknown_ones_refused() -> None:
@@ -420,7 +420,10 @@ def test_parallel_relays_forward_joins_to_each_other(
     world.wish(requests.unwished("oslo"))
     assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]
     world.wish(requests.wished("bergen", RelayOverride(ip_address("198.51.100.8"), 443)))
-    assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
+    assert {name: each.number for name, each in world.core.overrides.relays.items()} == {
+        "tokyo": 1,
+        "bergen": 0,
+    }
 
 
 def test_traceroute_finds_routers_and_applies_filters() -> None:
@@ -470,7 +473,7 @@ def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> Non
             world.join(host)
     world.seconds(int(AGAIN_AFTER_S) + 3)
     fresh = RelayedHome()
-    fresh.core.wanted = replace(Wanted(), relays=world.core.wanted.relays, active=world.core.wanted.active)
+    fresh.core.overrides = replace(world.core.overrides, modes={})
     fresh.vouched = world.vouched
     fresh.restart()
     fresh.internet.dead = world.internet.dead
@@ -487,7 +490,7 @@ def test_orders_after_random_events_equal_a_fresh_start(steps: list[str]) -> Non
 
 def _step(world: RelayedHome, what: str, name: str = "") -> None:
     hosts: dict[str, FakeProber] = {"home": world.home, **world.relays}
-    there = name in world.core.wanted.relays
+    there = name in world.core.overrides.relays
     match what:
         case "add":
             world.add(name)

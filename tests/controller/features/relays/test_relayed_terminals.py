@@ -11,7 +11,8 @@ from controller.core import overrides
 from controller.features.caps.access_point import AccessPointState
 from controller.features.copies.manager import UNHEARD_S
 from controller.model.config import AUTO, CapRule
-from controller.model.known import Wanted
+from controller.model.decisions import Decisions
+from controller.model.in_force import InForce
 from controller.protocol.orders import Prefer
 from controller.protocol.reports import Role
 from controller.readout.why import course
@@ -30,11 +31,11 @@ PATHS = {"wifi": (BY_WIFI, "fd00:971::7"), "lte": (BY_LTE, "fd00:972::7")}
 class RelayedScenario(CoreAndSwitch):
     """A scene with `phone` on wifi, in mode single by default."""
 
-    def __init__(self, mode: str = "single", wanted: Wanted | None = None) -> None:
+    def __init__(self, mode: str = "single", in_force: InForce | None = None) -> None:
         written = relayed_site.document()
         phone = written["sites"]["home"]["terminals"]["phone"]
         phone |= {"mode": mode, "default_uplink": "wifi"}
-        super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], wanted)
+        super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], in_force)
         self.world: list[FakeConnection] = []
         self.connect()
         self.drain()
@@ -63,7 +64,7 @@ class RelayedScenario(CoreAndSwitch):
     @property
     def active(self) -> str:
         site = self.switch().site
-        return self.core.wanted.active_uplink(site, site.terminals[1])
+        return self.core.in_force.active_uplink(site, site.terminals[1])
 
 
 def test_host_loss_towards_a_relay_moves_the_terminal() -> None:
@@ -131,12 +132,12 @@ def test_host_of_a_relayed_terminal_is_not_that_terminal() -> None:
 
 @pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])
 def test_auto_begins_copies_if_only_the_own_agent_reports(host_tells: bool, copied: bool) -> None:
-    scene = RelayedScenario("auto", Wanted(copies={"phone": False}))
+    scene = RelayedScenario("auto", InForce(decisions=Decisions(copies={"phone": False})))
     scene.host("phone", Role.TERMINAL, PHONE)
     if host_tells:
         scene.gateway()
     scene.uploads(scene.connection(RELAY, BY_WIFI, BY_LTE), loss=0.0, seconds=int(2 * UNHEARD_S))
-    assert scene.core.wanted.copies["phone"] is copied
+    assert scene.core.decisions.copies["phone"] is copied
 
 
 def test_host_addresses_are_not_on_the_terminals_air() -> None:

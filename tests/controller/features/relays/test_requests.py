@@ -14,7 +14,7 @@ from controller.edges.runtime import service
 from controller.edges.state.store import Store
 from controller.features.relays import readout, requests
 from controller.features.relays.requests import DestinationQuery, RelayTrial
-from controller.model.known import RelayOverride
+from controller.model.overrides import RelayOverride
 from controller.model.relaying import Choosing, Fallback
 from controller.protocol.orders import AgentEffect, Direct, MeasureDistances
 from controller.protocol.reports import InterceptionReport, RelayReached, Reported
@@ -30,7 +30,7 @@ FAR = {("home", str(DEST)): 200, ("home", RELAYS["oslo"]): 100, ("oslo", str(DES
 
 def asks(world: RelayedHome, anew: bool = False) -> DestinationQuery:
     asked = DestinationQuery(world.core.relays, DEST, None, anew, world.now)
-    world.carry(world.core.relays.tend(world.core.wanted, world.now))
+    world.carry(world.core.relays.tend(world.core.in_force, world.now))
     world.drain()
     return asked
 
@@ -64,8 +64,8 @@ def test_trying_a_relay_measures_from_every_gateway_again() -> None:
     world.internet.rtt_ms = dict(FAR)
     for rtt_ms in (100, 120):
         world.internet.rtt_ms["home", RELAYS["oslo"]] = rtt_ms
-        tried = RelayTrial(world.core.relays, world.core.wanted, "oslo", None, world.now)
-        world.carry(world.core.relays.tend(world.core.wanted, world.now))
+        tried = RelayTrial(world.core.relays, world.core.overrides, "oslo", None, world.now)
+        world.carry(world.core.relays.tend(world.core.in_force, world.now))
         world.drain()
         assert not tried.inquiries[0].answered
         world.measure()
@@ -106,7 +106,7 @@ def test_reachability_counts_only_from_intercepting_gateways() -> None:
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
     world.tell(replace(phone.report(), interception=InterceptionReport("", reached, (), ())))
-    told = readout.relay_views(world.core.relays, world.core.wanted, world.now)
+    told = readout.relay_views(world.core.relays, world.core.overrides, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
@@ -118,7 +118,7 @@ def test_refused_orders_are_shown_and_repeated_after_a_while() -> None:
 
     def reasons() -> tuple[str | None, str | None]:
         (told,) = readout.interception_views(world.core.relays)
-        relays = readout.relay_views(world.core.relays, world.core.wanted, world.now)
+        relays = readout.relay_views(world.core.relays, world.core.overrides, world.now)
         return told.why_not, next(each.why_not for each in relays if each.name == "oslo")
 
     world.seconds(1)
@@ -138,7 +138,7 @@ def test_invalid_query_is_refused_with_a_sentence() -> None:
         with pytest.raises(Impossible, match=reason):
             DestinationQuery(world.core.relays, ip_address(address), site, False, world.now)
     with pytest.raises(UnknownRelay):
-        RelayTrial(world.core.relays, world.core.wanted, "paris", None, world.now)
+        RelayTrial(world.core.relays, world.core.overrides, "paris", None, world.now)
     world.leave(world.home)
     with pytest.raises(Impossible, match="no gateway agent enrolled as home"):
         asks(world)
@@ -169,6 +169,6 @@ def test_query_waits_no_longer_than_the_measurements(tmp_path: Path, monkeypatch
         (told,) = core.destination(DEST)
         assert told.legs[0].rtt_ms == 200 and told.otherwise[0].relays == ("oslo",)
         assert core.try_relay("oslo", DEST).relay.reached[0].rtt_ms == 100
-        assert Store(str(tmp_path / "state.json")).load().relays.keys() == {"oslo"}
+        assert Store(str(tmp_path / "state.json")).load().overrides.relays.keys() == {"oslo"}
     finally:
         core.stop()

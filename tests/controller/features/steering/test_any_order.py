@@ -139,7 +139,7 @@ class Steering(RuleBasedStateMachine):
         names = {uplink.name for uplink in site.uplinks}
         assert view.active_uplink in names
         for steered in self.scene.core.steering.steered.values():
-            assert steered.course.active == self.scene.core.wanted.active_uplink(steered.site, steered.terminal)
+            assert steered.course.active == self.scene.core.in_force.active_uplink(steered.site, steered.terminal)
 
     def teardown(self) -> None:
         scene = self.scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
 from controller.model.traffic import Protocol
 from controller.policy.paths.health import UplinkHealth
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
@@ -29,7 +29,7 @@ class CallScenario(SteeringScenario):
         if reach:
             written["sites"]["home"]["reach"] = list(reach)
         del written["sites"]["home"]["uplinks"]["wifi"]["next_hops"][0]["mac"]
-        super().__init__(Wanted(), mode, written)
+        super().__init__(InForce(), mode, written)
         self.brings = {"wifi0", "lte0"}
         self.forwards = {"wifi0", "lte0"}  # uplinks that forward beyond the next hop
         self.answers = {Protocol.ICMP, Protocol.UDP}  # what the address beyond answers

@@ -13,7 +13,9 @@ from controller.agents.order_slot import ANSWERED_WITHIN_S
 from controller.core import overrides
 from controller.features.steering.logbook import By, LogEntry
 from controller.model.config import Config
-from controller.model.known import Wanted
+from controller.model.decisions import Decisions
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides
 from controller.policy.paths.failover import LEASE_S, RENEW_S, ArmedFailover
 from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
 from controller.protocol.orders import Arm, Direct, Disarm, Prefer
@@ -37,11 +39,11 @@ class SteeringScenario(CoreAndSwitch):
     """The paper's site with its switch connected and every MAC known, and a set of connections."""
 
     def __init__(
-        self, wanted: Wanted | None = None, mode: str = "single", written: dict[str, Any] | None = None
+        self, in_force: InForce | None = None, mode: str = "single", written: dict[str, Any] | None = None
     ) -> None:
         written = written or sites.document()
         written["sites"]["home"]["terminals"]["client"]["mode"] = mode
-        super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], wanted)
+        super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], in_force)
         self.world: list[FakeConnection] = []
         self.connect()
         self.drain()
@@ -77,7 +79,7 @@ class SteeringScenario(CoreAndSwitch):
     @property
     def active(self) -> str:
         site = self.switch().site
-        return self.core.wanted.active_uplink(site, site.terminals[0])
+        return self.core.in_force.active_uplink(site, site.terminals[0])
 
     def gateway_is_on(self, uplink: str) -> bool:
         """Return whether the group of uncopied traffic has this uplink's bucket first."""
@@ -122,7 +124,7 @@ def test_downstream_loss_moves_both_ends_with_figures() -> None:
     connection.subflows[1].server.backup = True
     scene.downloads(6, loss=0.2)
     assert scene.active == "lte" and scene.gateway_is_on("lte")
-    assert scene.core.wanted.decided == {"client": "lte"} and not scene.core.wanted.active
+    assert scene.core.decisions.active == {"client": "lte"} and not scene.core.overrides.active
     assert prefers(relay) == [TO_LTE] and backups(connection)[WIFI] == (False, True)
     (entry,) = scene.entries()
     assert entry.by is By.POLICY and "20% of" in entry.reason and entry.left == "wifi"
@@ -136,7 +138,7 @@ def test_switch_alone_skips_a_downed_port_without_an_agent() -> None:
     scene.drain()
     for _ in range(100):
         scene.pass_time(1.0)
-    assert scene.active == "wifi" and not scene.entries() and scene.core.wanted == Wanted()
+    assert scene.active == "wifi" and not scene.entries() and scene.core.in_force == InForce()
 
 
 def test_dead_path_of_three_is_closed_and_the_other_is_backup() -> None:
@@ -194,7 +196,7 @@ def test_many_decisions_are_one_compilation() -> None:
     before = pair.switch().reconciles
     pair.up("big-u1", False)
     pair.drain()
-    assert len(pair.core.wanted.decided) == 20
+    assert len(pair.core.decisions.active) == 20
     assert pair.switch().reconciles - before <= 2, "one for the port, and one for all decisions"
     assert pair.installed() == pair.compiled()
 
@@ -246,10 +248,10 @@ def test_server_that_would_move_others_too_gets_no_order() -> None:
     scene.connection()
     scene.connection(RELAY_ADDRESS, "198.51.100.77")
     scene.second()
-    before = scene.core.wanted
+    before = scene.core.in_force
     with pytest.raises(Impossible, match="changes a path for every client"):
         overrides.active(scene.core, "client", "lte", scene.now)
-    assert scene.core.wanted == before and not scene.entries() and not server.orders
+    assert scene.core.in_force == before and not scene.entries() and not server.orders
     scene.world.pop()
     scene.second()
     _, entries = scene.switch_to("lte")
@@ -263,11 +265,11 @@ def test_override_lasts_until_auto_and_stops_policies() -> None:
     scene = SteeringScenario()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
-    scene.core.wanted = Wanted(decided={"client": "lte"})
+    scene.core.decisions = Decisions(active={"client": "lte"})
     scene.switch_to("wifi")
     scene.downloads(6, loss=0.3)
     assert scene.active == "wifi" and scene.health("wifi") is UplinkHealth.LOSSY and len(scene.entries()) == 1
-    assert scene.core.wanted == Wanted(active={"client": "wifi"})
+    assert scene.core.in_force == InForce(Overrides(active={"client": "wifi"}))
     assert not relay.armed and course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.PEOPLE
     answer, entries = scene.switch_to("auto")
     assert answer.changed and scene.active == "lte" and scene.gateway_is_on("lte") and entries[0].by is By.POLICY
@@ -278,10 +280,13 @@ def test_override_lasts_until_auto_and_stops_policies() -> None:
 
 
 def test_override_and_decision_survive_a_restart() -> None:
-    for wanted in (Wanted(active={"client": "lte"}), Wanted(decided={"client": "lte"})):
+    for in_force in (
+        InForce(Overrides(active={"client": "lte"})),
+        InForce(decisions=Decisions(active={"client": "lte"})),
+    ):
         scene = SteeringScenario()
         scene.relay()
-        scene.core.wanted = wanted
+        scene.core.overrides, scene.core.decisions = in_force.overrides, in_force.decisions
         scene.restart()
         connection = scene.connection()
         scene.second()
@@ -463,7 +468,7 @@ def test_override_undone_by_a_failover_is_restored_in_seconds() -> None:
     scene = SteeringScenario()
     client, connection = scene.client(), scene.connection("198.51.100.1")
     scene.downloads(2)
-    scene.core.wanted = replace(scene.core.wanted, decided={"client": "wifi"})
+    scene.core.decisions = replace(scene.core.decisions, active={"client": "wifi"})
     before = dict(client.armed)
     scene.switch_to("wifi")
     client.armed.update(before)  # it fired between two orders

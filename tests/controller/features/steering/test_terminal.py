@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides
 from controller.policy.paths.uplink_choice import RETURN_AFTER_S
 from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, SteeringScenario, backups, prefers
 from tests.fakes.host import FakeConnection, FakeHost
@@ -81,7 +82,7 @@ def test_unknown_path_stays_backup_after_auto_with_a_note() -> None:
 
 
 def test_new_agent_that_did_not_follow_shows_its_owners_flags() -> None:
-    scene = SteeringScenario(Wanted(active={"client": "lte"}))
+    scene = SteeringScenario(InForce(Overrides(active={"client": "lte"})))
     _, connection = scene.client(), scene.connection(SERVER)
     scene.second()
     assert backups(connection) == {WIFI: (True, False), LTE: (False, False)}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.edges.runtime.process import moment
-from controller.model.known import CopyCounter
+from controller.model.observed import CopyCounter
 from controller.model.uplink import Budget, Limits, Period
 from controller.policy.copies.budget import (
     LITTLE_BYTES,

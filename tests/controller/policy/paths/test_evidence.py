@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.model.config import Mode
-from controller.model.known import Wanted
+from controller.model.in_force import InForce
+from controller.model.overrides import Overrides
 from controller.policy.paths.evidence import SubflowFlags, Weighed, weigh
 from controller.policy.paths.flows import FlowTable
 from controller.policy.paths.health import UplinkReading
@@ -37,13 +38,13 @@ class Reports:
     """Reports of one agent, one a second."""
 
     def __init__(self, mode: Mode, active: str = "wifi", at_terminal: bool = True) -> None:
-        self._wanted = Wanted({"client": mode, "phone": mode}, {"client": active, "phone": active})
+        self._in_force = InForce(Overrides({"client": mode, "phone": mode}, {"client": active, "phone": active}))
         self._at_terminal = at_terminal
         self._flows = FlowTable()
 
     def tell(self, *subflows: Subflow, interval_ms: int = 1000) -> Weighed:
         def way_of(home: AddressOwner) -> TerminalUplinks:
-            return way(home.site, home.terminal, self._wanted)
+            return way(home.site, home.terminal, self._in_force)
 
         told = (Connection(7, not self._at_terminal, subflows),)
         flows = self._flows.on_report(told, interval_ms)
@@ -157,7 +158,7 @@ def test_connections_list_who_set_backup_and_skip_plain_tcp() -> None:
     assert Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(at_server("198.51.100.9")).serves_strangers
     plain = (Connection(0, True, (at_server(),)),)
     flows = FlowTable().on_report(plain, 0)
-    assert not weigh(flows, 0, False, HOMES.get, lambda home: way(SITE, home.terminal, Wanted())).standings
+    assert not weigh(flows, 0, False, HOMES.get, lambda home: way(SITE, home.terminal, InForce())).standings
 
 
 def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
@@ -169,7 +170,7 @@ def test_traffic_between_relays_is_no_path_of_a_terminal() -> None:
         table = FlowTable()
         table.on_report((), 1000)
         flows = table.on_report(connections, 1000)
-        return weigh(flows, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, Wanted()))
+        return weigh(flows, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, InForce()))
 
     by_itself, local = SubflowFlags("wifi", False, False), "10.97.1.3"
     at_gateway = told(True, at_terminal(local), at_terminal(local, local_port=1001, remote_port=8701, **LOST))
