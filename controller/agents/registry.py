@@ -22,6 +22,7 @@ class AgentRegistry:
         self._tickets = tickets
         self.known: dict[str, Agent] = {}  # by name, including disconnected ones
         self._sessions: dict[int, Agent] = {}
+        self._of_role: dict[Role, dict[str, Agent]] = {role: {} for role in Role}  # connected, by name
         self._witnesses = OwnSideReports()
         self.reconfigure(config)
 
@@ -66,7 +67,7 @@ class AgentRegistry:
         if agent is None:
             return None
         if isinstance(event, AgentClosed):
-            del self._sessions[event.session]
+            del self._sessions[event.session], self._of_role[agent.role][agent.name]
             log.warning("agent %s disconnected: %s", agent.name, event.reason)
             agent.close(event.reason, now)
             self._look_for_unlisted()
@@ -85,7 +86,7 @@ class AgentRegistry:
             agent = self.known[event.name] = Agent(event, self._tickets, now)
         else:
             agent.open(event, now)
-        self._sessions[event.session] = agent
+        self._sessions[event.session] = self._of_role[agent.role][agent.name] = agent
         self._look_for_unlisted()
         at_terminal, claims = agent.role is Role.TERMINAL, self._claims
         self._settle(claims.come(agent.name, agent.terminal, agent.addresses) if at_terminal else claims.go(agent.name))
@@ -122,7 +123,7 @@ class AgentRegistry:
         return self.at(Role.GATEWAY, name)
 
     def of_roles(self, *roles: Role) -> tuple[Agent, ...]:
-        return tuple(agent for agent in self._sessions.values() if agent.role in roles)
+        return tuple(agent for role in roles for agent in self._of_role[role].values())
 
     # Ownership
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_network
 from itertools import chain
 
@@ -19,7 +18,7 @@ from controller.model.overrides import in_class
 from controller.model.traffic import Network
 from controller.model.uplink import Period, Uplink
 from controller.program.metering import through
-from controller.program.program import Bucket, Group, Output, PacketCounters, ToGroup
+from controller.program.program import Action, Output, PacketCounters, ToGroup
 from controller.program.readback import counting_ids
 from controller.program.render import Renderer
 from controller.readout.snapshot import (
@@ -31,7 +30,6 @@ from controller.readout.snapshot import (
     DeviceView,
     FittingView,
     GatewayView,
-    GroupView,
     NextHopView,
     SilentView,
     Snapshot,
@@ -69,9 +67,30 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
     )
 
 
+def buckets(core: Core) -> tuple[BucketView, ...]:
+    found = sorted(chain.from_iterable(map(_buckets, core.switches.values())))
+    return tuple(BucketView(*place, PacketCounters(packets, of_bytes)) for place, packets, of_bytes in found)
+
+
+def _buckets(switch: Switch) -> Iterator[tuple[tuple[str, str, str], int, int]]:
+    """Yield gateway, label and uplink, with sums of packets and bytes."""
+    program, ports, site = switch.expected(), switch.observed.ports, switch.site
+    last_of: dict[Action, str] = {Output(ports[up.port].number): up.name for up in site.uplinks if up.port in ports}
+    last_of |= {way: name for name, way in through(site).items()}
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for group in program.groups.values() if program else ():
+        counted = switch.installed.bucket_counters.get(group.group_id, ())
+        if len(counted) != len(group.buckets):
+            continue  # the reading is older than the last change
+        for bucket, counters in zip(group.buckets, counted, strict=True):
+            uplink = last_of.get(bucket.actions[-1])
+            if uplink is not None and counters is not None:
+                packets, of_bytes = sums.get((group.label, uplink), (0, 0))
+                sums[group.label, uplink] = packets + counters.packets, of_bytes + counters.bytes
+    yield from (((site.name, *place), *sum_of) for place, sum_of in sums.items())
+
+
 def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offset_s: float) -> GatewayView:
-    program = switch.expected()
-    groups = program.groups.values() if program else ()
     return GatewayView(
         name=switch.site.name,
         dpid=f"{switch.site.dpid:016x}",
@@ -87,7 +106,6 @@ def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offse
         refusals=switch.refusals,
         conflicts=tuple(map(Renderer(switch.observed.ports).place, switch.conflicts)),
         uplinks=tuple(_uplink(switch, uplink, peer_sites, budgets) for uplink in switch.site.uplinks),
-        groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
         copies=_copies(switch.site, peer_sites),
         fitting=_fitting(switch.site, peer_sites),
         peer_site=switch.site.other_end,
@@ -148,62 +166,32 @@ def _tunnel(site: Site, uplink: str, peer_sites: PeerSites) -> TunnelView:
     return TunnelView(reason is None, reason, peer_sites.tunnels.ends(site).get(uplink))
 
 
-def _group(switch: Switch, group: Group) -> GroupView:
-    counted = switch.installed.bucket_counters.get(group.group_id, ())
-    same = len(counted) == len(group.buckets)  # the reading may be older than the last change
-    return GroupView(
-        id=group.group_id,
-        label=group.label,
-        kind=group.kind,
-        buckets=tuple(
-            BucketView(_uplink_of(switch, bucket), counted[number] if same else None)
-            for number, bucket in enumerate(group.buckets)
-        ),
-    )
-
-
-def _uplink_of(switch: Switch, bucket: Bucket) -> str | None:
-    sent_to = {action.port for action in bucket.actions if isinstance(action, Output)}
-    ports = switch.observed.ports
-    counted = (name for name, way in through(switch.site).items() if way in bucket.actions)
-    sent = (up.name for up in switch.site.uplinks if up.port in ports and ports[up.port].number in sent_to)
-    return next(chain(counted, sent), None)
-
-
 def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> Iterator[TerminalView]:
-    ids, counted = counting_ids(switch.site), _flows_counted(switch)
-    for terminal in switch.site.terminals:
+    site, in_force, overrides = switch.site, core.in_force, core.overrides
+    ids, counted = counting_ids(site), _flows_counted(switch)
+    for terminal in site.terminals:
         sent, received = ids[terminal.name]
         newest = core.steering.logbook.newest(terminal.name)
-        view = _terminal(switch, terminal, core.in_force, _counted(counted, sent), _counted(counted, received))
-        yield replace(
-            view,
-            traffic=traffic_view(core.copying.traffic, switch.site, terminal, now),
+        yield TerminalView(
+            name=terminal.name,
+            gateway=site.name,
+            mode=overrides.mode(terminal),
+            acting=in_force.redundancy(site, terminal).mode,
+            active_uplink=in_force.active_uplink(site, terminal),
+            default_uplink=terminal.default_uplink,
+            access_point=terminal.access_point,
+            active_by=active_by(in_force, site, terminal),
+            mode_overridden=terminal.name in overrides.modes,
+            addresses=tuple(
+                AddressView(at.address, at.subnet, at.port, switch.observed.mac_of(at)) for at in terminal.addresses
+            ),
+            sent=_counted(counted, sent),
+            received=_counted(counted, received),
+            classes=tuple(_class(site, terminal, each.name, in_force) for each in site.named),
+            traffic=traffic_view(core.copying.traffic, site, terminal, now),
             paths=tuple(health_views(core, core.steering.steered[terminal.name], now, wall_offset_s)),
             last_decision=decision_view(newest, wall_offset_s) if newest is not None else None,
         )
-
-
-def _terminal(
-    switch: Switch, terminal: Terminal, in_force: InForce, sent: PacketCounters | None, received: PacketCounters | None
-) -> TerminalView:
-    return TerminalView(
-        name=terminal.name,
-        gateway=switch.site.name,
-        mode=in_force.overrides.mode(terminal),
-        acting=in_force.redundancy(switch.site, terminal).mode,
-        active_uplink=in_force.active_uplink(switch.site, terminal),
-        default_uplink=terminal.default_uplink,
-        access_point=terminal.access_point,
-        active_by=active_by(in_force, switch.site, terminal),
-        mode_overridden=terminal.name in in_force.overrides.modes,
-        addresses=tuple(
-            AddressView(at.address, at.subnet, at.port, switch.observed.mac_of(at)) for at in terminal.addresses
-        ),
-        sent=sent,
-        received=received,
-        classes=tuple(_class(switch.site, terminal, each.name, in_force) for each in switch.site.named),
-    )
 
 
 def _devices(core: Core, agent: Agent) -> Iterator[DeviceView]:

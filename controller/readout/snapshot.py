@@ -18,7 +18,7 @@ from controller.model.config import Mode
 from controller.model.traffic import Address, Interface, Network
 from controller.model.uplink import Period
 from controller.policy.paths.health import UplinkHealth
-from controller.program.program import GroupKind, PacketCounters, PortCounters
+from controller.program.program import PacketCounters, PortCounters
 from controller.protocol.reports import PathCopies, PathManager, Role, TunnelEnd
 from controller.switches.switch import GatewayState
 
@@ -70,16 +70,12 @@ class UplinkView:
 
 @dataclass(frozen=True, slots=True)
 class BucketView:
-    uplink: str | None  # None: to a terminal
-    counters: PacketCounters | None
+    """The buckets towards one uplink of the groups that share a label. A snapshot has none: there are thousands."""
 
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    id: int
-    label: str
-    kind: GroupKind
-    buckets: tuple[BucketView, ...]
+    gateway: str
+    group: str
+    uplink: str
+    counters: PacketCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,6 @@ class GatewayView:
     refusals: int
     conflicts: tuple[str, ...]  # foreign flows that block flows of ours
     uplinks: tuple[UplinkView, ...]
-    groups: tuple[GroupView, ...]
     copies: CopiesView | None  # None: no peer site
     fitting: FittingView | None  # None: no tunnels, or no report
     peer_site: str | None = None

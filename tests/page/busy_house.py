@@ -20,7 +20,7 @@ from controller.readout.snapshot import DeviceView, HealthView, Snapshot, Termin
 from tests.controller.edges.http.fake_core import HOME, SETTINGS, START, TOKEN, TOKYO, FakeCore
 
 SINCE = 1.7e9
-FAR = replace(HOME, name="far", groups=(), uplinks=(), peer_site="home")
+FAR = replace(HOME, name="far", uplinks=(), peer_site="home")
 
 
 def terminal(number: int) -> TerminalView:

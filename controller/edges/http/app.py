@@ -200,7 +200,7 @@ def make_app(
     app.add_middleware(Gate, tokens=tokens, refusals=refusals, records=records, is_public=partial(is_public, files))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     _add_problems(app)
-    registry = registry_of(reader)
+    registry = registry_of(reader, writer.buckets)
     registry.register(refusals)
     count_refusals(registry, enroller)
     _add_reads(app, reader, writer.alive, program, registry)

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -17,7 +16,7 @@ from controller.features.probing.view import PathView
 from controller.features.relays.view import InterceptionView, RelayView
 from controller.model.redundancy import BY_MODE
 from controller.program.program import PacketCounters
-from controller.readout.snapshot import AgentState, AgentView, GatewayView, Snapshot
+from controller.readout.snapshot import AgentState, AgentView, BucketView, GatewayView, Snapshot
 from controller.switches.switch import GatewayState
 
 # Relays
@@ -167,16 +166,16 @@ Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 VERDICTS = ("first", "eliminated", "late", "rogue", "evicted", "unidentified", "not_forwarded")  # of PathCopies
 
 
-def registry_of(reader: Callable[[], Snapshot]) -> CollectorRegistry:
+def registry_of(reader: Callable[[], Snapshot], buckets: Callable[[], Iterable[BucketView]]) -> CollectorRegistry:
     """Return a separate registry: one snapshot per scrape, no process metrics."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_SnapshotCollector(reader))
+    registry.register(_CoreCollector(reader, buckets))
     return registry
 
 
-class _SnapshotCollector(Collector):
-    def __init__(self, reader: Callable[[], Snapshot]) -> None:
-        self._reader = reader
+class _CoreCollector(Collector):
+    def __init__(self, reader: Callable[[], Snapshot], buckets: Callable[[], Iterable[BucketView]]) -> None:
+        self._reader, self._buckets = reader, buckets
 
     def collect(self) -> Iterator[Family]:
         snapshot = self._reader()
@@ -186,7 +185,7 @@ class _SnapshotCollector(Collector):
         yield from _copies(snapshot.gateways)
         yield from _copied(snapshot)
         yield from _tunnels(snapshot.gateways)
-        yield from _buckets(snapshot.gateways)
+        yield from _buckets(self._buckets())
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
         yield from _access_points(snapshot.access_points)
@@ -332,21 +331,11 @@ def _histogram(steps: tuple[int, ...]) -> tuple[list[tuple[str, float]], None]:
     return [*bounds, ("+Inf", float(sums[-1] if sums else 0))], None
 
 
-def _buckets(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
+def _buckets(buckets: Iterable[BucketView]) -> Iterator[Family]:
     """Yield counters of buckets towards uplinks. `_terminals` has those to terminals."""
     traffic = _Traffic("bicast_bucket", "a group's bucket", ["gateway", "group", "uplink"])
-    for gateway in gateways:
-        sums: dict[tuple[str, str], PacketCounters] = defaultdict(lambda: PacketCounters(0, 0))
-        for group in gateway.groups:
-            for bucket in group.buckets:
-                if bucket.uplink is not None and bucket.counters is not None:
-                    place = (group.label, bucket.uplink)
-                    before = sums[place]
-                    sums[place] = PacketCounters(
-                        before.packets + bucket.counters.packets, before.bytes + bucket.counters.bytes
-                    )
-        for (group_label, uplink), counters in sums.items():
-            traffic.add([gateway.name, group_label, uplink], counters)
+    for each in buckets:
+        traffic.add([each.gateway, each.group, each.uplink], each.counters)
     yield from traffic.families
 
 

@@ -26,7 +26,7 @@ from controller.model.traffic import Address
 from controller.protocol.enrolment import EnrolledView, Enroller, Invited, UnknownAgent
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible, NotAnswered, OverrideResult, UnknownRelay, UnknownTerminal, Writer
-from controller.readout.snapshot import Snapshot
+from controller.readout.snapshot import BucketView, Snapshot
 
 # Overrides
 
@@ -221,6 +221,8 @@ class Asker(Protocol):
 class RelayWriter(Writer, Asker, Protocol):
     def alive(self) -> None:
         """Raise NotAnswered if the core does not answer."""
+
+    def buckets(self) -> tuple[BucketView, ...]: ...
 
 
 def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter, enroller: Enroller) -> None:

@@ -46,8 +46,8 @@ from controller.protocol.reports import (
 )
 from controller.protocol.requests import NotAnswered, OverrideResult
 from controller.protocol.switch_messages import Effect, FarAnswered, NeighbourSeen, Solicited, SwitchEvent
-from controller.readout.build import snapshot
-from controller.readout.snapshot import CourseView, Snapshot
+from controller.readout.build import buckets, snapshot
+from controller.readout.snapshot import BucketView, CourseView, Snapshot
 from controller.readout.why import course
 
 log = logging.getLogger(__name__)
@@ -316,6 +316,9 @@ class Service:
 
     def snapshot(self) -> Snapshot:
         return self._ask(lambda: snapshot(self._core, self._config_path, VERSION, time.monotonic(), _wall_offset_s()))
+
+    def buckets(self) -> tuple[BucketView, ...]:
+        return self._ask(lambda: buckets(self._core))
 
     def program(self, site: str) -> Program | None:
         return self._ask(lambda: self._program(site))

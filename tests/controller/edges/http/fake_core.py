@@ -100,21 +100,15 @@ def _uplink(name: str, number: int, up: bool) -> shown.UplinkView:
     )  # fmt: skip
 
 
-DELIVERY = shown.BucketView(None, PacketCounters(9, 900))
+BUCKETS = (
+    shown.BucketView("home", "client bicast", "wifi", PacketCounters(70, 7000)),
+    shown.BucketView("home", "client bicast", "lte", PacketCounters(71, 7100)),
+)
 NO_COPIES = "no copies arrive over it: none for 1.0 s, while 50 packets arrived over others"
 HOME = shown.GatewayView(
     name="home", dpid="0000000000000001", bridge="br-home", state=GatewayState.STEADY, since=1_700_000_000.0,
     peer="127.0.0.1:51234", rival=None, last_error=None, reconciles=3, changes_sent=40, last_changes=0, refusals=0,
     conflicts=("table=0,priority=10",), uplinks=(_uplink("wifi", 1, True), _uplink("lte", 2, False)),
-    groups=(
-        shown.GroupView(
-            0x62000001,
-            "client bicast",
-            GroupKind.ALL,
-            (shown.BucketView("wifi", PacketCounters(70, 7000)), shown.BucketView("lte", PacketCounters(71, 7100))),
-        ),
-        shown.GroupView(0x62000002, "client delivery", GroupKind.ALL, (DELIVERY,)),
-    ),
     copies=shown.CopiesView(
         copied=("tcp",), eliminated=True, reason=None, window_us=20_000,
         paths=(
@@ -128,7 +122,7 @@ HOME = shown.GatewayView(
 )  # fmt: skip
 SHED = replace(
     HOME, name="shed", dpid="0000000000000002", bridge="br-shed", state=GatewayState.ABSENT, peer=None, conflicts=(),
-    uplinks=(), groups=(), copies=None,
+    uplinks=(), copies=None,
 )  # fmt: skip
 
 DUG = shown.TunnelView(
@@ -344,6 +338,10 @@ class FakeCore:
 
     def alive(self) -> None:
         self._answer()
+
+    def buckets(self) -> tuple[shown.BucketView, ...]:
+        self._answer()
+        return BUCKETS
 
     def program(self, gateway: str) -> Program | None:
         return {"home": PROGRAM, "shed": None}[gateway]

@@ -14,7 +14,6 @@ from controller.readout.snapshot import Snapshot
 from tests.controller.edges.http.fake_core import (
     AIR,
     DOUBTED,
-    HOME,
     MEASURED,
     METERED,
     RELAYED,
@@ -39,7 +38,6 @@ SINGLE = replace(START.terminals[0], mode=Mode.AUTO, acting=Mode.SINGLE)
 UNREAD = tuple(replace(one, sent=None, received=None) for one in START.terminals)
 UNKNOWN = replace(DOUBTED, most_segments=None, least_segments=None, rtt_ratio=None)
 SILENT = replace(DOUBTED, reporting=False, doubted=0)
-TWICE = replace(HOME, groups=(*HOME.groups, replace(HOME.groups[0], id=0x62000009)))
 NUMBERS: dict[str, tuple[Snapshot, dict[Key, float | None]]] = {  # None where there is no such series
     "gateways and agents": (replace(START, config_failures=4), {
         _key("configuration_failures_total"): 4, _key("configuration_loaded_timestamp_seconds"): 1_700_000_000.5,
@@ -77,9 +75,6 @@ NUMBERS: dict[str, tuple[Snapshot, dict[Key, float | None]]] = {  # None where t
     }),
     "counters that were not read yet": (replace(START, terminals=UNREAD), {
         _key("terminal_packets_total", gateway="home", terminal="client", direction="up"): None,
-    }),
-    "groups with one label": (replace(START, gateways=(TWICE,)), {
-        _key("bucket_packets_total", group="client bicast", **WIFI): 140,
     }),
     "a tunnel": (replace(START, gateways=(TUNNELLED,)), {
         _key("tunnel_up", **LTE): 0, _key("tunnel_up", **WIFI): None, _key("tunnel_rtt_seconds", **LTE): 0.0085,
