@@ -47,31 +47,63 @@ class JoinReply(_message.Message):
     session: str
     def __init__(self, certificate: _Optional[bytes] = ..., ca: _Optional[bytes] = ..., session: _Optional[str] = ...) -> None: ...
 
+class JoinAnswer(_message.Message):
+    __slots__ = ("joined", "refused")
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    joined: JoinReply
+    refused: End
+    def __init__(self, joined: _Optional[_Union[JoinReply, _Mapping]] = ..., refused: _Optional[_Union[End, _Mapping]] = ...) -> None: ...
+
+class End(_message.Message):
+    __slots__ = ("cause", "reason")
+    class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PASSING: _ClassVar[End.Cause]
+        REFUSED: _ClassVar[End.Cause]
+        CREDENTIAL: _ClassVar[End.Cause]
+    PASSING: End.Cause
+    REFUSED: End.Cause
+    CREDENTIAL: End.Cause
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    cause: End.Cause
+    reason: str
+    def __init__(self, cause: _Optional[_Union[End.Cause, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class FromAgent(_message.Message):
-    __slots__ = ("hello", "report", "result", "fired", "probe_report", "distances_measured")
+    __slots__ = ("hello", "report", "result", "fired", "probe_report", "distances_measured", "stopping")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     FIRED_FIELD_NUMBER: _ClassVar[int]
     PROBE_REPORT_FIELD_NUMBER: _ClassVar[int]
     DISTANCES_MEASURED_FIELD_NUMBER: _ClassVar[int]
+    STOPPING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     report: Report
     result: Result
     fired: FailoverFired
     probe_report: ProbeReport
     distances_measured: DistancesMeasured
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[FailoverFired, _Mapping]] = ..., probe_report: _Optional[_Union[ProbeReport, _Mapping]] = ..., distances_measured: _Optional[_Union[DistancesMeasured, _Mapping]] = ...) -> None: ...
+    stopping: Stopping
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[FailoverFired, _Mapping]] = ..., probe_report: _Optional[_Union[ProbeReport, _Mapping]] = ..., distances_measured: _Optional[_Union[DistancesMeasured, _Mapping]] = ..., stopping: _Optional[_Union[Stopping, _Mapping]] = ...) -> None: ...
+
+class Stopping(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class FromController(_message.Message):
-    __slots__ = ("welcome", "ack", "directive")
+    __slots__ = ("welcome", "ack", "directive", "end")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     ack: ReportAck
     directive: Directive
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ...) -> None: ...
+    end: End
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "role", "capabilities", "path_manager", "kernel", "addresses")

@@ -9,9 +9,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 
 readonly out=${1:-.}
 go_messages=$(setup/go.sh tool -n protoc-gen-go)
-go_services=$(setup/go.sh tool -n protoc-gen-go-grpc)
 .venv/bin/python -m grpc_tools.protoc --proto_path=. \
-    --python_out="$out" --pyi_out="$out" --grpc_python_out="$out" \
+    --python_out="$out" --pyi_out="$out" \
     --plugin=protoc-gen-go="$go_messages" --go_out="$out" --go_opt=module=bicast \
-    --plugin=protoc-gen-go-grpc="$go_services" --go-grpc_out="$out" --go-grpc_opt=module=bicast \
     api/agent.proto

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
@@ -150,7 +148,7 @@ func TestARevokedAgentLogsItsName(t *testing.T) {
 	defer time.AfterFunc(controllertest.Patience, func() { phone.Process.Kill() }).Stop() // this also ends its output
 	defer phone.Process.Kill()
 	visit, _ := b.Welcomed(60000)
-	visit.End(status.Error(codes.PermissionDenied, "the certificate was revoked"))
+	visit.End(agentv1.End_CREDENTIAL, "the certificate was revoked")
 	for lines := bufio.NewScanner(said); lines.Scan(); {
 		if strings.Contains(lines.Text(), "`bicast enroll phone`") {
 			return

@@ -16,7 +16,7 @@ import (
 	"bicast/mptcp"
 )
 
-// maxBytes keeps a report well below gRPC's limit for a message (4 MiB).
+// maxBytes keeps a report well below the controller's limit for a message (4 MiB).
 const maxBytes = 2 << 20
 
 // Reader reads the state of this host's network namespace.

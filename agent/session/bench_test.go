@@ -129,10 +129,11 @@ func prefer(id uint64) *agentv1.Directive {
 	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{}}}
 }
 
-// A directive that waits for room in the queue.
-func huge() *agentv1.Directive {
+// A directive above the limit of a message.
+func huge() *agentv1.FromController {
 	path := &agentv1.Path{TerminalAddresses: []string{strings.Repeat("1", 3<<20)}}
-	return &agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path}}}
+	order := &agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path}}}
+	return &agentv1.FromController{Payload: &agentv1.FromController_Directive{Directive: order}}
 }
 
 func probe(id uint64) *agentv1.Directive {

@@ -7,13 +7,8 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"bicast/api/agentv1"
 )
@@ -46,9 +41,9 @@ type Host interface {
 
 // Session is one agent's side of the contract.
 type Session struct {
-	Dial     func() (*grpc.ClientConn, error) // called for each attempt: the certificate may have changed
-	Identity func() string                    // changes when joining has written a new identity; New: constant
-	Name     func() string                    // the enrolled name; New: a placeholder for people to fill in
+	Dial     func(context.Context) (Wire, error) // called for each attempt: the certificate may have changed
+	Identity func() string                       // changes when joining has written a new identity; New: constant
+	Name     func() string                       // the enrolled name; New: a placeholder for people to fill in
 	Host     Host
 	Log      *slog.Logger
 
@@ -61,7 +56,7 @@ type Session struct {
 }
 
 // New returns a session; Run starts it.
-func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Session {
+func New(dial func(context.Context) (Wire, error), host Host, log *slog.Logger) *Session {
 	return &Session{
 		Dial: dial, Identity: func() string { return "" }, Name: func() string { return "NAME" }, Host: host, Log: log,
 		wait: newBackoff(),
@@ -92,35 +87,31 @@ type outcome struct {
 	err      error
 	welcomed bool // the controller had sent its welcome
 	lived    time.Duration
-	refused  bool // by the controller, or Dial failed: an early retry is useless
+	refused  bool // by the controller, or this host has no identity: an early retry is useless
 	barred   bool // refused, because our certificate is no longer valid there
 }
 
 func (s *Session) attempt(ctx context.Context, identity string) outcome {
-	conn, err := s.Dial()
-	if err != nil {
-		return outcome{err: err, refused: true}
-	}
-	defer conn.Close()
 	live := newStream(ctx, s)
 	defer live.end(nil)
 	go s.watch(live, identity)
 	start := time.Now()
-	err = live.run(conn)
-	code := status.Code(err)
+	err := live.run()
+	var end ended
+	errors.As(err, &end)
 	return outcome{
 		err: err, welcomed: live.welcomed, lived: time.Since(start),
-		refused: code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.FailedPrecondition,
-		barred:  code == codes.PermissionDenied,
+		refused: end.cause == agentv1.End_REFUSED || end.cause == agentv1.End_CREDENTIAL || errors.As(err, &noIdentity{}),
+		barred:  end.cause == agentv1.End_CREDENTIAL,
 	}
 }
 
 func (s *Session) logEnd(outcome outcome, pause time.Duration) {
 	text := outcome.err.Error()
-	if said, ok := status.FromError(outcome.err); ok {
-		text = fmt.Sprintf("%s (%s)", said.Message(), said.Code())
-	}
 	about := []any{"reason", text, "again_in", pause.Round(time.Millisecond)}
+	if end := (ended{}); errors.As(outcome.err, &end) {
+		about = append(about, "cause", end.cause.String())
+	}
 	if outcome.barred {
 		text = "barred" // regardless of the text: later refusals have other texts
 		about = append(about, "do", "`bicast enroll "+s.Name()+"` on the controller, then `bicast-agent join` on this host: the "+
@@ -179,6 +170,14 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-var errNoWelcome = errors.New("the controller accepted the stream but sent no welcome")
+// ended is the controller's last message.
+type ended struct {
+	cause  agentv1.End_Cause
+	reason string
+}
+
+func (e ended) Error() string { return e.reason }
+
+var errNoWelcome = errors.New("the controller accepted the connection but sent no welcome")
 
 var errJoinedAgain = errors.New("this host has joined again: reconnecting with its new certificate")

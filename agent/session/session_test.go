@@ -3,13 +3,11 @@
 package session_test
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
@@ -142,7 +140,7 @@ func TestAStartedOrderCompletesAfterTheStreamEnds(t *testing.T) {
 	visit, _ := a.brain.Welcomed(60000)
 	visit.Order(prefer(1))
 	<-host.began
-	visit.End(status.Error(codes.Unavailable, "going away"))
+	visit.End(agentv1.End_PASSING, "going away")
 	visit.Ended()
 	visit, _ = a.brain.Welcomed(100)
 	visit.Take(visit.Report()) // it does not delay the next stream
@@ -210,7 +208,7 @@ func TestOutcomeFollowsItsResultOnceOnTheSameStream(t *testing.T) {
 
 func TestFiredWaitsForTheNextController(t *testing.T) {
 	a := begin(t)
-	a.brain.Next().End(status.Error(codes.Unavailable, "not yet"))
+	a.brain.Next().End(agentv1.End_PASSING, "not yet")
 	a.fired <- &agentv1.FailoverFired{Name: "wifi"}
 	visit, _ := a.brain.Welcomed(60000)
 	for {
@@ -225,12 +223,18 @@ func TestFiredWaitsForTheNextController(t *testing.T) {
 
 func TestTheAgentReconnectsAfterAnyMessage(t *testing.T) {
 	for name, bad := range map[string]func(visit *controllertest.Visit){
-		"nothing":                func(visit *controllertest.Visit) { visit.End(nil) },
-		"an error":               func(visit *controllertest.Visit) { visit.End(status.Error(codes.Internal, "broken")) },
+		"nothing":                  func(visit *controllertest.Visit) { visit.Break() },
+		"an error":                 func(visit *controllertest.Visit) { visit.End(agentv1.End_PASSING, "broken") },
+		"an end without a reason":  func(visit *controllertest.Visit) { visit.End(agentv1.End_PASSING, "") },
+		"an overlong length first": func(visit *controllertest.Visit) { visit.SayBare(bytes.Repeat([]byte{0xff}, 11)) },
+		"half a message first": func(visit *controllertest.Visit) {
+			visit.SayBare([]byte{100, 10})
+			visit.Break()
+		},
 		"a directive first":      func(visit *controllertest.Visit) { visit.Order(prefer(1)) },
 		"an empty word first":    func(visit *controllertest.Visit) { visit.Say(&agentv1.FromController{}) },
 		"garbage first":          func(visit *controllertest.Visit) { visit.SayRaw([]byte{0xff, 0xff, 0xff, 0xff}) },
-		"a huge word first":      func(visit *controllertest.Visit) { visit.Order(huge()) },
+		"a huge word first":      func(visit *controllertest.Visit) { visit.SayUnwelcome(huge()) },
 		"a protocol of the past": func(visit *controllertest.Visit) { welcome(visit, 0) },
 		"a protocol to come":     func(visit *controllertest.Visit) { welcome(visit, 99) },
 		"garbage": func(visit *controllertest.Visit) {
@@ -239,7 +243,7 @@ func TestTheAgentReconnectsAfterAnyMessage(t *testing.T) {
 		},
 		"a huge word": func(visit *controllertest.Visit) {
 			welcome(visit, 1)
-			visit.Order(huge())
+			visit.SayUnwelcome(huge())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,22 +301,43 @@ func TestALongAbsenceIsLoggedOnce(t *testing.T) {
 func TestTheReasonOfARefusalIsLogged(t *testing.T) {
 	a := begin(t)
 	visit := a.brain.Next()
-	visit.End(status.Error(codes.PermissionDenied, "phone was revoked"))
-	a.said.await(t, "WARN", "phone was revoked", "PermissionDenied")
+	visit.End(agentv1.End_CREDENTIAL, "phone was revoked")
+	a.said.await(t, "WARN", "phone was revoked", "CREDENTIAL")
 	if a.brain.Visited(time.Second) {
 		t.Fatal("an agent that was refused came back within a second")
 	}
 }
 
+func TestOnlyARefusalDelaysTheNextAttempt(t *testing.T) {
+	a := begin(t)
+	for range 2 {
+		a.brain.Next().End(agentv1.End_PASSING, "starting")
+	}
+	a.brain.Next().End(agentv1.End_REFUSED, "phone has no place in the site")
+	a.said.await(t, "WARN", "phone has no place in the site", "REFUSED")
+	if a.brain.Visited(3 * time.Second) {
+		t.Fatal("an agent that was refused came back within 3 s")
+	}
+}
+
+func TestAStoppedAgentSaysSo(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	visit.Report()
+	a.end()
+	visit.Stopped()
+	visit.Ended()
+}
+
 func TestRevokedAgentLogsOnceAndUsesANewCertificateAtOnce(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
-	visit.End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked"))
+	visit.End(agentv1.End_CREDENTIAL, "the certificate of phone was revoked")
 	a.said.await(t, "WARN", "the certificate of phone was revoked", "`bicast enroll phone`", "bicast-agent join")
 	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
 		t.Fatal(err)
 	}
-	a.brain.Next().End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked: and other words"))
+	a.brain.Next().End(agentv1.End_CREDENTIAL, "the certificate of phone was revoked: and other words")
 	for _, line := range a.said.await(t, "and other words") {
 		if !strings.Contains(line, "level=DEBUG") {
 			t.Fatalf("it is logged again above level DEBUG: %s", line)
@@ -346,13 +371,13 @@ func TestReportIsDueAtOnceAfterAFired(t *testing.T) {
 		t.Fatalf("%v, expected the reflex", fired)
 	}
 	visit.Report() // within the patience, not within the minute of the welcome
-	visit.End(status.Error(codes.Unavailable, "gone before it took the report"))
+	visit.End(agentv1.End_PASSING, "gone before it took the report")
 	visit, _ = a.brain.Welcomed(60000)
 	if fired := visit.Message().GetFired(); fired.GetName() != "wifi" {
 		t.Fatalf("%v, expected the reflex again, before any report", fired)
 	}
 	visit.Take(visit.Report())
-	visit.End(status.Error(codes.Unavailable, "gone"))
+	visit.End(agentv1.End_PASSING, "gone")
 	visit, _ = a.brain.Welcomed(60000)
 	if report := visit.Message().GetReport(); report == nil {
 		t.Fatal("the agent reports the failover a third time after the acknowledgement of a later report")

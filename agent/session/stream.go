@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"bicast/api/agentv1"
 )
@@ -17,21 +17,23 @@ import (
 // directiveQueue is the number of directives that are read ahead of the executors.
 const directiveQueue = 16
 
-// farewellTimeout limits how long a stopped agent waits for the controller to end the stream.
+// farewellTimeout limits the wait for the controller's end: after the agent has stopped, or after it cannot send any more.
 const farewellTimeout = time.Second
+
+// ackTimeout limits how long a report stays unconfirmed. The kernel of a controller that hangs still acknowledges data,
+// so TCP does not notice.
+const ackTimeout = 15 * time.Second
 
 // stream is one stream, from hello to its end. It has three goroutines. One reads. One passes orders to their executors
 // and answers them. One does all writes and decides their order. A controller that does not read delays only its own
 // directives.
 type stream struct {
-	session     *Session
-	agent       context.Context // outlives the stream, so that a started order completes
-	ctx         context.Context
-	end         context.CancelCauseFunc
-	wireContext context.Context // outlives the agent by farewellTimeout
-	cancelWire  context.CancelFunc
-	wire        agentv1.Agents_SessionClient
-	welcomed    bool
+	session  *Session
+	agent    context.Context // outlives the stream, so that a started order completes
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	wire     Wire // outlives the agent by farewellTimeout
+	welcomed bool
 
 	taken      chan uint64
 	directives chan *agentv1.Directive
@@ -41,7 +43,8 @@ type stream struct {
 
 	pace     pace
 	sequence uint64
-	inFlight bool // a report that the controller has not confirmed yet
+	inFlight bool      // a report that the controller has not confirmed yet
+	overdue  time.Time // the deadline of its confirmation
 }
 
 func newStream(ctx context.Context, session *Session) *stream {
@@ -51,25 +54,25 @@ func newStream(ctx context.Context, session *Session) *stream {
 		results: make(chan *agentv1.Result), answers: make(chan *agentv1.FromAgent), intervals: make(chan time.Duration),
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	s.wireContext, s.cancelWire = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 
 // run returns when the stream has ended. A started order completes nevertheless.
-func (s *stream) run(conn *grpc.ClientConn) error {
-	defer s.cancelWire()
-	withdraw := context.AfterFunc(s.ctx, s.cancelWire)
-	wire, err := agentv1.NewAgentsClient(conn).Session(s.wireContext)
+func (s *stream) run() error {
+	s.session.unconfirmed.startStream()
+	wire, err := s.session.Dial(s.ctx)
+	if err == nil {
+		defer wire.Close()
+		s.wire = wire
+		withdraw := context.AfterFunc(s.ctx, func() { wire.Close() })
+		err = s.handshake()
+		withdraw()
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
 	if err != nil {
 		return err
-	}
-	s.wire = wire
-	s.session.unconfirmed.startStream()
-	if err := s.handshake(); err != nil {
-		return err
-	}
-	if !withdraw() {
-		return context.Cause(s.ctx)
 	}
 	defer context.AfterFunc(s.ctx, s.leave)()
 	heard := make(chan struct{})
@@ -84,7 +87,8 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 	}()
 	err = s.writeLoop()
 	s.end(err)
-	if s.agent.Err() != nil && s.wire.CloseSend() == nil {
+	stopping := &agentv1.FromAgent{Payload: &agentv1.FromAgent_Stopping{Stopping: &agentv1.Stopping{}}}
+	if s.agent.Err() != nil && wire.Send(stopping) == nil {
 		<-heard // until the controller has ended the stream too, or farewellTimeout is over
 	}
 	<-obeying
@@ -94,9 +98,9 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 // leave ends the wire with the stream. For a stopped agent it waits, so that the controller learns of the end.
 func (s *stream) leave() {
 	if s.agent.Err() != nil {
-		time.AfterFunc(farewellTimeout, s.cancelWire)
+		time.AfterFunc(farewellTimeout, func() { s.wire.Close() })
 	} else {
-		s.cancelWire()
+		s.wire.Close()
 	}
 }
 
@@ -106,16 +110,10 @@ func (s *stream) handshake() error {
 		s.end(fmt.Errorf("%w for %v", errNoWelcome, welcomeTimeout))
 	})
 	defer hurry.Stop()
-	if err := s.wire.Send(hello); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.wire.Send(hello); errors.Is(err, proto.Error) {
 		return err
 	}
-	word, err := s.wire.Recv() // returns the reason if the stream has ended
-	if cause := context.Cause(s.ctx); cause != nil {
-		return cause
-	}
-	if errors.Is(err, io.EOF) {
-		return errEnded
-	}
+	word, err := s.receive() // after a failed send, too: the controller may have sent its reason before
 	if err != nil {
 		return err
 	}
@@ -133,12 +131,21 @@ func (s *stream) handshake() error {
 	return nil
 }
 
+// receive returns the controller's next message, or its end as an error.
+func (s *stream) receive() (*agentv1.FromController, error) {
+	word, err := s.wire.Recv()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, errEnded
+	}
+	if end := word.GetEnd(); end != nil {
+		return nil, ended{end.GetCause(), end.GetReason()}
+	}
+	return word, err
+}
+
 func (s *stream) readLoop() {
 	for {
-		word, err := s.wire.Recv()
-		if errors.Is(err, io.EOF) {
-			err = errEnded
-		}
+		word, err := s.receive()
 		if err != nil {
 			s.end(err)
 			return
@@ -253,16 +260,16 @@ func (s *stream) writeLoop() error {
 		if err := s.tellFired(); err != nil {
 			return s.reason(err)
 		}
-		var due <-chan time.Time
-		if !s.inFlight {
-			timer.Reset(time.Until(s.pace.due))
-			due = timer.C
+		due := s.pace.due
+		if s.inFlight {
+			due = s.overdue
 		}
+		timer.Reset(time.Until(due))
 		var err error
 		select {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
-		case <-due:
+		case <-timer.C:
 			err = s.report()
 		case sequence := <-s.taken:
 			s.acknowledge(sequence)
@@ -280,6 +287,9 @@ func (s *stream) writeLoop() error {
 }
 
 func (s *stream) report() error {
+	if s.inFlight {
+		return fmt.Errorf("the controller has not acknowledged report %d within %v, although the connection is open", s.sequence, ackTimeout)
+	}
 	report := s.session.report()
 	s.pace.sent(time.Now())
 	if report == nil {
@@ -287,7 +297,7 @@ func (s *stream) report() error {
 	}
 	s.sequence++
 	report.Sequence = s.sequence
-	s.inFlight = true
+	s.inFlight, s.overdue = true, time.Now().Add(ackTimeout)
 	s.session.unconfirmed.reportSent()
 	return s.wire.Send(&agentv1.FromAgent{Payload: &agentv1.FromAgent_Report{Report: report}})
 }
@@ -307,9 +317,10 @@ func (s *stream) fired() <-chan *agentv1.FailoverFired {
 	return s.session.Host.Fired()
 }
 
-// reason replaces io.EOF by the cause of the stream's end: a failed send returns EOF, and only the reader learns why.
+// reason returns the reader's error if it comes soon: the controller may have sent an end before the connection failed.
 func (s *stream) reason(err error) error {
-	for errors.Is(err, io.EOF) {
+	defer time.AfterFunc(farewellTimeout, func() { s.end(err) }).Stop()
+	for {
 		select {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
@@ -318,10 +329,9 @@ func (s *stream) reason(err error) error {
 		case <-s.answers:
 		}
 	}
-	return err
 }
 
-var errEnded = errors.New("the controller ended the session")
+var errEnded = errors.New("the controller closed the connection without a reason")
 
 // sendTo gives up when the stream ends.
 func sendTo[T any](ctx context.Context, to chan<- T, word T) {

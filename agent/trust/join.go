@@ -3,6 +3,7 @@
 package trust
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,15 +14,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
+	"os"
+	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	"bicast/api/agentv1"
 )
+
+// maxAnswer is above any answer: two certificates, or a reason.
+const maxAnswer = 64 << 10
 
 // Join requests a certificate from the controller at host:port. The new key never leaves this host.
 func Join(ctx context.Context, address, name string, token Token) (Identity, error) {
@@ -65,49 +68,38 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 }
 
 func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequest) (*agentv1.JoinReply, error) {
-	reached, err := connect(ctx, address, pin)
-	if err != nil {
-		return nil, err
-	}
-	defer reached.Close()
-	// The secret is sent over this connection and no other.
-	var hungUp atomic.Bool
-	once := make(chan net.Conn, 1)
-	once <- observedConn{reached, &hungUp}
-	close(once)
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(ControllerName), grpc.WithNoProxy(),
-		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			if conn := <-once; conn != nil {
-				return conn, nil
-			}
-			return nil, net.ErrClosed
-		}))
+	conn, err := connect(ctx, address, pin)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	reply, err := agentv1.NewEnrolmentClient(conn).Join(ctx, request)
-	said := status.Convert(err).Message()
-	switch status.Code(err) {
-	case codes.OK:
-		return reply, nil
-	case codes.Unavailable, codes.DeadlineExceeded:
-		late := status.Code(err) == codes.DeadlineExceeded
-		if hungUp.Load() || late {
-			err := fmt.Errorf("the controller at %s closed the connection or sent no answer: check that the address is "+
-				"controller.agents.join of its gateway.yaml, and not controller.agents.listen", address)
-			if late {
-				return nil, err
-			}
-			return nil, closedEarly{err}
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })()
+	// The secret is sent over this connection and no other.
+	_, err = protodelim.MarshalTo(conn, request)
+	answer := &agentv1.JoinAnswer{}
+	if err == nil {
+		err = protodelim.UnmarshalOptions{MaxSize: maxAnswer}.UnmarshalFrom(bufio.NewReader(conn), answer)
+	}
+	switch joined, refused := answer.GetJoined(), answer.GetRefused(); {
+	case errors.Is(err, proto.Error):
+		return nil, fmt.Errorf("invalid answer of the controller at %s: %w", address, err)
+	case err != nil:
+		silent := fmt.Errorf("the controller at %s closed the connection or sent no answer: check that the address is "+
+			"controller.agents.join of its gateway.yaml, and not controller.agents.listen", address)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, silent
 		}
-		return nil, fmt.Errorf("the controller at %s cannot enrol agents now: %s", address, said)
-	case codes.Unauthenticated:
-		return nil, tokenRefused{said}
+		return nil, closedEarly{silent}
+	case joined != nil:
+		return joined, nil
+	case refused == nil:
+		return nil, fmt.Errorf("the controller at %s sent an answer of unknown type: install the agent of its version", address)
+	case refused.GetCause() == agentv1.End_CREDENTIAL:
+		return nil, tokenRefused{refused.GetReason()}
+	case refused.GetCause() == agentv1.End_PASSING:
+		return nil, fmt.Errorf("the controller at %s cannot enrol agents now: %s", address, refused.GetReason())
 	default:
-		return nil, fmt.Errorf("the controller at %s refused the request: %s", address, said)
+		return nil, fmt.Errorf("the controller at %s refused the request: %s", address, refused.GetReason())
 	}
 }
 
@@ -118,20 +110,6 @@ type closedEarly struct{ error }
 type tokenRefused struct{ said string }
 
 func (t tokenRefused) Error() string { return "the controller refused the token: " + t.said }
-
-// observedConn is a connection that records its end by the peer. gRPC returns the same code for it as for a refusal.
-type observedConn struct {
-	net.Conn
-	hungUp *atomic.Bool
-}
-
-func (h observedConn) Read(into []byte) (int, error) {
-	n, err := h.Conn.Read(into)
-	if err != nil {
-		h.hungUp.Store(true)
-	}
-	return n, err
-}
 
 func accept(reply *agentv1.JoinReply, pin Pin) (Identity, error) {
 	if sha256.Sum256(reply.GetCa()) != pin {

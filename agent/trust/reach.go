@@ -19,8 +19,7 @@ const (
 	greetWithin = 10 * time.Second
 )
 
-// connect connects to the controller that printed a token. It does so outside gRPC, which reports any failure here only
-// as a failed connection.
+// connect connects to the controller that printed a token.
 func connect(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialWithin}
 	plain, err := dialer.DialContext(ctx, "tcp", address)
@@ -28,9 +27,7 @@ func connect(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 		return nil, fmt.Errorf("nobody answers at %s (%w): check that the controller runs, and that controller.agents.join of its "+
 			"gateway.yaml is an address that this host can reach", address, rootCause(err))
 	}
-	config := pinned(pin)
-	config.NextProtos = []string{"h2"}
-	conn := tls.Client(plain, config)
+	conn := tls.Client(plain, pinned(pin))
 	ctx, cancel := context.WithTimeout(ctx, greetWithin)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {

@@ -3,14 +3,22 @@
 package trust_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"bicast/agent/internal/controllertest"
 	"bicast/agent/trust"
+	"bicast/api/agentv1"
 )
 
 // stranger starts another server and returns its address.
@@ -60,11 +68,58 @@ func TestJoinErrorsNameThePeerAndTheRemedy(t *testing.T) {
 			defer cancel()
 			_, err := trust.Join(ctx, c.address, "phone", b.Token("phone"))
 			says(t, err, c.says...)
-			for _, raw := range []string{"desc =", "transport:", "rpc error"} {
+			for _, raw := range []string{"tls:", "proto:", "EOF", "dial tcp", "read tcp"} {
 				if strings.Contains(err.Error(), raw) {
-					t.Fatalf("said %q, expected no words of gRPC's such as %q", err, raw)
+					t.Fatalf("said %q, expected no words of a library such as %q", err, raw)
 				}
 			}
+		})
+	}
+}
+
+func TestJoinExplainsEveryAnswerButACertificate(t *testing.T) {
+	authority := controllertest.NewAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{authority.Controller(nil)}}
+	refusal := func(cause agentv1.End_Cause) []byte {
+		end := &agentv1.End{Cause: cause, Reason: "the reason"}
+		answer, err := proto.Marshal(&agentv1.JoinAnswer{Payload: &agentv1.JoinAnswer_Refused{Refused: end}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return protowire.AppendBytes(nil, answer)
+	}
+	silent := []string{"closed the connection or sent no answer", "not controller.agents.listen"}
+	for name, c := range map[string]struct {
+		answer []byte // nil: none
+		says   []string
+	}{
+		"passing":      {refusal(agentv1.End_PASSING), []string{"cannot enrol agents now: the reason"}},
+		"refused":      {refusal(agentv1.End_REFUSED), []string{"refused the request: the reason"}},
+		"token":        {refusal(agentv1.End_CREDENTIAL), []string{"refused the token: the reason"}},
+		"unknown type": {[]byte{0}, []string{"an answer of unknown type", "install the agent of its version"}},
+		"garbage":      {[]byte{4, 0xff, 0xff, 0xff, 0xff}, []string{"invalid answer of the controller at"}},
+		"too long":     {protowire.AppendVarint(nil, 64<<10+1), []string{"invalid answer of the controller at"}},
+		"half":         {refusal(agentv1.End_REFUSED)[:5], silent},
+		"nothing":      {[]byte{}, silent},
+		"no answer":    {nil, silent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patience := controllertest.Patience
+			if c.answer == nil {
+				patience = time.Second
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			address := stranger(t, func(plain net.Conn) {
+				conn := tls.Server(plain, config)
+				protodelim.UnmarshalFrom(bufio.NewReader(conn), &agentv1.JoinRequest{})
+				conn.Write(c.answer)
+				if c.answer == nil {
+					io.Copy(io.Discard, conn) // until the agent gives up
+				}
+			})
+			_, err := trust.Join(ctx, address, "phone", trust.Token{Secret: "secret", Pin: authority.Pin()})
+			says(t, err, c.says...)
 		})
 	}
 }

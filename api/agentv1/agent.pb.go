@@ -2,14 +2,19 @@
 
 // The protocol between the controller (controller/, Python) and its agents (agent/, Go).
 //
-// An agent opens one stream over mutual TLS and keeps it open. The agent sends a hello. The controller answers with a
-// welcome, or ends the stream with a status that gives the reason. The agent then sends reports. It waits for the
+// An agent opens one connection over mutual TLS and keeps it open. Each side sends messages, FromAgent and
+// FromController, and precedes each with its length as a varint (protobuf's delimited form). The agent sends a hello. The
+// controller answers with a welcome, or with an end that gives the reason. The agent then sends reports. It waits for the
 // acknowledgement of each before it sends the next, and each report holds the current state. The controller sends
-// directives, and the agent answers each with one result. No message from the controller makes an agent exit.
+// directives, and the agent answers each with one result. No message from the controller makes an agent exit. An agent
+// that stops says so, and the controller answers with an end.
 //
 // The controller's certificate is issued by its own CA, for server authentication and the name "bicast-controller", at
-// every address. An agent's certificate is for client authentication only. The agent pings an idle connection every
-// 10 s. gRPC servers treat that as abuse unless grpc.http2.min_ping_interval_without_data_ms allows it.
+// every address. An agent's certificate is for client authentication only.
+//
+// An agent joins once, without a client certificate, over a TLS connection that is pinned to the controller's CA: one
+// JoinRequest, one JoinAnswer. People enter SECRET.PIN. PIN is the SHA-256 of the CA's certificate (DER) in lower-case
+// base32 without padding. The server therefore sends the CA's certificate in its chain.
 //
 // Field names end in their unit. Counters only increase while their object exists. A value that the kernel did not
 // provide is absent.
@@ -141,6 +146,55 @@ func (PathManager) EnumDescriptor() ([]byte, []int) {
 	return file_api_agent_proto_rawDescGZIP(), []int{1}
 }
 
+type End_Cause int32
+
+const (
+	End_PASSING    End_Cause = 0 // another attempt may succeed soon
+	End_REFUSED    End_Cause = 1 // an early retry would be refused too
+	End_CREDENTIAL End_Cause = 2 // the certificate or the token is not valid: join again, with a new token
+)
+
+// Enum value maps for End_Cause.
+var (
+	End_Cause_name = map[int32]string{
+		0: "PASSING",
+		1: "REFUSED",
+		2: "CREDENTIAL",
+	}
+	End_Cause_value = map[string]int32{
+		"PASSING":    0,
+		"REFUSED":    1,
+		"CREDENTIAL": 2,
+	}
+)
+
+func (x End_Cause) Enum() *End_Cause {
+	p := new(End_Cause)
+	*p = x
+	return p
+}
+
+func (x End_Cause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (End_Cause) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_agent_proto_enumTypes[2].Descriptor()
+}
+
+func (End_Cause) Type() protoreflect.EnumType {
+	return &file_api_agent_proto_enumTypes[2]
+}
+
+func (x End_Cause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use End_Cause.Descriptor instead.
+func (End_Cause) EnumDescriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{3, 0}
+}
+
 type JoinRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -205,7 +259,7 @@ type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // X.509, DER, for client authentication
 	Ca            []byte                 `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`                   // X.509, DER
-	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`         // host:port of Agents; without a host: the host of this request
+	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`         // host:port for sessions; without a host: the host of this request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +315,141 @@ func (x *JoinReply) GetSession() string {
 	return ""
 }
 
+type JoinAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Payload:
+	//
+	//	*JoinAnswer_Joined
+	//	*JoinAnswer_Refused
+	Payload       isJoinAnswer_Payload `protobuf_oneof:"payload"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinAnswer) Reset() {
+	*x = JoinAnswer{}
+	mi := &file_api_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinAnswer) ProtoMessage() {}
+
+func (x *JoinAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinAnswer.ProtoReflect.Descriptor instead.
+func (*JoinAnswer) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JoinAnswer) GetPayload() isJoinAnswer_Payload {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *JoinAnswer) GetJoined() *JoinReply {
+	if x != nil {
+		if x, ok := x.Payload.(*JoinAnswer_Joined); ok {
+			return x.Joined
+		}
+	}
+	return nil
+}
+
+func (x *JoinAnswer) GetRefused() *End {
+	if x != nil {
+		if x, ok := x.Payload.(*JoinAnswer_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+type isJoinAnswer_Payload interface {
+	isJoinAnswer_Payload()
+}
+
+type JoinAnswer_Joined struct {
+	Joined *JoinReply `protobuf:"bytes,1,opt,name=joined,proto3,oneof"`
+}
+
+type JoinAnswer_Refused struct {
+	Refused *End `protobuf:"bytes,2,opt,name=refused,proto3,oneof"`
+}
+
+func (*JoinAnswer_Joined) isJoinAnswer_Payload() {}
+
+func (*JoinAnswer_Refused) isJoinAnswer_Payload() {}
+
+// The last message of the controller.
+type End struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cause         End_Cause              `protobuf:"varint,1,opt,name=cause,proto3,enum=bicast.agent.v1.End_Cause" json:"cause,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *End) Reset() {
+	*x = End{}
+	mi := &file_api_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *End) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*End) ProtoMessage() {}
+
+func (x *End) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use End.ProtoReflect.Descriptor instead.
+func (*End) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *End) GetCause() End_Cause {
+	if x != nil {
+		return x.Cause
+	}
+	return End_PASSING
+}
+
+func (x *End) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type FromAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Payload:
@@ -271,6 +460,7 @@ type FromAgent struct {
 	//	*FromAgent_Fired
 	//	*FromAgent_ProbeReport
 	//	*FromAgent_DistancesMeasured
+	//	*FromAgent_Stopping
 	Payload       isFromAgent_Payload `protobuf_oneof:"payload"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,7 +468,7 @@ type FromAgent struct {
 
 func (x *FromAgent) Reset() {
 	*x = FromAgent{}
-	mi := &file_api_agent_proto_msgTypes[2]
+	mi := &file_api_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +480,7 @@ func (x *FromAgent) String() string {
 func (*FromAgent) ProtoMessage() {}
 
 func (x *FromAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[2]
+	mi := &file_api_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +493,7 @@ func (x *FromAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromAgent.ProtoReflect.Descriptor instead.
 func (*FromAgent) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{2}
+	return file_api_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FromAgent) GetPayload() isFromAgent_Payload {
@@ -367,6 +557,15 @@ func (x *FromAgent) GetDistancesMeasured() *DistancesMeasured {
 	return nil
 }
 
+func (x *FromAgent) GetStopping() *Stopping {
+	if x != nil {
+		if x, ok := x.Payload.(*FromAgent_Stopping); ok {
+			return x.Stopping
+		}
+	}
+	return nil
+}
+
 type isFromAgent_Payload interface {
 	isFromAgent_Payload()
 }
@@ -395,6 +594,10 @@ type FromAgent_DistancesMeasured struct {
 	DistancesMeasured *DistancesMeasured `protobuf:"bytes,6,opt,name=distances_measured,json=distancesMeasured,proto3,oneof"`
 }
 
+type FromAgent_Stopping struct {
+	Stopping *Stopping `protobuf:"bytes,7,opt,name=stopping,proto3,oneof"`
+}
+
 func (*FromAgent_Hello) isFromAgent_Payload() {}
 
 func (*FromAgent_Report) isFromAgent_Payload() {}
@@ -407,6 +610,44 @@ func (*FromAgent_ProbeReport) isFromAgent_Payload() {}
 
 func (*FromAgent_DistancesMeasured) isFromAgent_Payload() {}
 
+func (*FromAgent_Stopping) isFromAgent_Payload() {}
+
+type Stopping struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stopping) Reset() {
+	*x = Stopping{}
+	mi := &file_api_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stopping) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stopping) ProtoMessage() {}
+
+func (x *Stopping) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stopping.ProtoReflect.Descriptor instead.
+func (*Stopping) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{5}
+}
+
 type FromController struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Payload:
@@ -414,6 +655,7 @@ type FromController struct {
 	//	*FromController_Welcome
 	//	*FromController_Ack
 	//	*FromController_Directive
+	//	*FromController_End
 	Payload       isFromController_Payload `protobuf_oneof:"payload"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -421,7 +663,7 @@ type FromController struct {
 
 func (x *FromController) Reset() {
 	*x = FromController{}
-	mi := &file_api_agent_proto_msgTypes[3]
+	mi := &file_api_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +675,7 @@ func (x *FromController) String() string {
 func (*FromController) ProtoMessage() {}
 
 func (x *FromController) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[3]
+	mi := &file_api_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +688,7 @@ func (x *FromController) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromController.ProtoReflect.Descriptor instead.
 func (*FromController) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{3}
+	return file_api_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FromController) GetPayload() isFromController_Payload {
@@ -483,6 +725,15 @@ func (x *FromController) GetDirective() *Directive {
 	return nil
 }
 
+func (x *FromController) GetEnd() *End {
+	if x != nil {
+		if x, ok := x.Payload.(*FromController_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
 type isFromController_Payload interface {
 	isFromController_Payload()
 }
@@ -499,11 +750,17 @@ type FromController_Directive struct {
 	Directive *Directive `protobuf:"bytes,3,opt,name=directive,proto3,oneof"`
 }
 
+type FromController_End struct {
+	End *End `protobuf:"bytes,4,opt,name=end,proto3,oneof"`
+}
+
 func (*FromController_Welcome) isFromController_Payload() {}
 
 func (*FromController_Ack) isFromController_Payload() {}
 
 func (*FromController_Directive) isFromController_Payload() {}
+
+func (*FromController_End) isFromController_Payload() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -520,7 +777,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_api_agent_proto_msgTypes[4]
+	mi := &file_api_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +789,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[4]
+	mi := &file_api_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +802,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{4}
+	return file_api_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hello) GetProtocol() uint32 {
@@ -610,7 +867,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_api_agent_proto_msgTypes[5]
+	mi := &file_api_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +879,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[5]
+	mi := &file_api_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +892,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{5}
+	return file_api_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Capability) GetName() string {
@@ -669,7 +926,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_api_agent_proto_msgTypes[6]
+	mi := &file_api_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +938,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[6]
+	mi := &file_api_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +951,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{6}
+	return file_api_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Welcome) GetProtocol() uint32 {
@@ -720,7 +977,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_api_agent_proto_msgTypes[7]
+	mi := &file_api_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +989,7 @@ func (x *ReportAck) String() string {
 func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[7]
+	mi := &file_api_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +1002,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{7}
+	return file_api_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportAck) GetSequence() uint64 {
@@ -778,7 +1035,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_api_agent_proto_msgTypes[8]
+	mi := &file_api_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +1047,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[8]
+	mi := &file_api_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +1060,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{8}
+	return file_api_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -922,7 +1179,7 @@ type LanDevice struct {
 
 func (x *LanDevice) Reset() {
 	*x = LanDevice{}
-	mi := &file_api_agent_proto_msgTypes[9]
+	mi := &file_api_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1191,7 @@ func (x *LanDevice) String() string {
 func (*LanDevice) ProtoMessage() {}
 
 func (x *LanDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[9]
+	mi := &file_api_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1204,7 @@ func (x *LanDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LanDevice.ProtoReflect.Descriptor instead.
 func (*LanDevice) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{9}
+	return file_api_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LanDevice) GetAddress() string {
@@ -985,7 +1242,7 @@ type Connection struct {
 
 func (x *Connection) Reset() {
 	*x = Connection{}
-	mi := &file_api_agent_proto_msgTypes[10]
+	mi := &file_api_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1254,7 @@ func (x *Connection) String() string {
 func (*Connection) ProtoMessage() {}
 
 func (x *Connection) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[10]
+	mi := &file_api_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1267,7 @@ func (x *Connection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connection.ProtoReflect.Descriptor instead.
 func (*Connection) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{10}
+	return file_api_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Connection) GetToken() uint32 {
@@ -1077,7 +1334,7 @@ type Subflow struct {
 
 func (x *Subflow) Reset() {
 	*x = Subflow{}
-	mi := &file_api_agent_proto_msgTypes[11]
+	mi := &file_api_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1346,7 @@ func (x *Subflow) String() string {
 func (*Subflow) ProtoMessage() {}
 
 func (x *Subflow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[11]
+	mi := &file_api_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1359,7 @@ func (x *Subflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subflow.ProtoReflect.Descriptor instead.
 func (*Subflow) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{11}
+	return file_api_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Subflow) GetLocalAddress() string {
@@ -1265,7 +1522,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1534,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1547,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{12}
+	return file_api_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Interface) GetName() string {
@@ -1339,7 +1596,7 @@ type Elimination struct {
 
 func (x *Elimination) Reset() {
 	*x = Elimination{}
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1608,7 @@ func (x *Elimination) String() string {
 func (*Elimination) ProtoMessage() {}
 
 func (x *Elimination) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1621,7 @@ func (x *Elimination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elimination.ProtoReflect.Descriptor instead.
 func (*Elimination) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{13}
+	return file_api_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Elimination) GetWindowUs() uint32 {
@@ -1407,7 +1664,7 @@ type PathCopies struct {
 
 func (x *PathCopies) Reset() {
 	*x = PathCopies{}
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1676,7 @@ func (x *PathCopies) String() string {
 func (*PathCopies) ProtoMessage() {}
 
 func (x *PathCopies) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1689,7 @@ func (x *PathCopies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathCopies.ProtoReflect.Descriptor instead.
 func (*PathCopies) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{14}
+	return file_api_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PathCopies) GetName() string {
@@ -1516,7 +1773,7 @@ type Missing struct {
 
 func (x *Missing) Reset() {
 	*x = Missing{}
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1785,7 @@ func (x *Missing) String() string {
 func (*Missing) ProtoMessage() {}
 
 func (x *Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1798,7 @@ func (x *Missing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missing.ProtoReflect.Descriptor instead.
 func (*Missing) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{15}
+	return file_api_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Missing) GetPort() string {
@@ -1569,7 +1826,7 @@ type Tunnelling struct {
 
 func (x *Tunnelling) Reset() {
 	*x = Tunnelling{}
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1838,7 @@ func (x *Tunnelling) String() string {
 func (*Tunnelling) ProtoMessage() {}
 
 func (x *Tunnelling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1851,7 @@ func (x *Tunnelling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnelling.ProtoReflect.Descriptor instead.
 func (*Tunnelling) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{16}
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Tunnelling) GetEnds() []*TunnelEnd {
@@ -1635,7 +1892,7 @@ type TunnelEnd struct {
 
 func (x *TunnelEnd) Reset() {
 	*x = TunnelEnd{}
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1904,7 @@ func (x *TunnelEnd) String() string {
 func (*TunnelEnd) ProtoMessage() {}
 
 func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1917,7 @@ func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelEnd.ProtoReflect.Descriptor instead.
 func (*TunnelEnd) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{17}
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TunnelEnd) GetName() string {
@@ -1732,7 +1989,7 @@ type Capping struct {
 
 func (x *Capping) Reset() {
 	*x = Capping{}
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +2001,7 @@ func (x *Capping) String() string {
 func (*Capping) ProtoMessage() {}
 
 func (x *Capping) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +2014,7 @@ func (x *Capping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capping.ProtoReflect.Descriptor instead.
 func (*Capping) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{18}
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Capping) GetMethod() string {
@@ -1809,7 +2066,7 @@ type Passing struct {
 
 func (x *Passing) Reset() {
 	*x = Passing{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2078,7 @@ func (x *Passing) String() string {
 func (*Passing) ProtoMessage() {}
 
 func (x *Passing) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2091,7 @@ func (x *Passing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passing.ProtoReflect.Descriptor instead.
 func (*Passing) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Passing) GetTerminalAddress() string {
@@ -1929,7 +2186,7 @@ type Answering struct {
 
 func (x *Answering) Reset() {
 	*x = Answering{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2198,7 @@ func (x *Answering) String() string {
 func (*Answering) ProtoMessage() {}
 
 func (x *Answering) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2211,7 @@ func (x *Answering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answering.ProtoReflect.Descriptor instead.
 func (*Answering) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Answering) GetReason() string {
@@ -2016,7 +2273,7 @@ type PathHealth struct {
 
 func (x *PathHealth) Reset() {
 	*x = PathHealth{}
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2285,7 @@ func (x *PathHealth) String() string {
 func (*PathHealth) ProtoMessage() {}
 
 func (x *PathHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2298,7 @@ func (x *PathHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathHealth.ProtoReflect.Descriptor instead.
 func (*PathHealth) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{21}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PathHealth) GetName() string {
@@ -2125,7 +2382,7 @@ type HealthWindow struct {
 
 func (x *HealthWindow) Reset() {
 	*x = HealthWindow{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2394,7 @@ func (x *HealthWindow) String() string {
 func (*HealthWindow) ProtoMessage() {}
 
 func (x *HealthWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2407,7 @@ func (x *HealthWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthWindow.ProtoReflect.Descriptor instead.
 func (*HealthWindow) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HealthWindow) GetSeconds() uint32 {
@@ -2286,7 +2543,7 @@ type RelayReport struct {
 
 func (x *RelayReport) Reset() {
 	*x = RelayReport{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2555,7 @@ func (x *RelayReport) String() string {
 func (*RelayReport) ProtoMessage() {}
 
 func (x *RelayReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2568,7 @@ func (x *RelayReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayReport.ProtoReflect.Descriptor instead.
 func (*RelayReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RelayReport) GetReason() string {
@@ -2418,7 +2675,7 @@ type InterceptionReport struct {
 
 func (x *InterceptionReport) Reset() {
 	*x = InterceptionReport{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2687,7 @@ func (x *InterceptionReport) String() string {
 func (*InterceptionReport) ProtoMessage() {}
 
 func (x *InterceptionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2700,7 @@ func (x *InterceptionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptionReport.ProtoReflect.Descriptor instead.
 func (*InterceptionReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InterceptionReport) GetReason() string {
@@ -2487,7 +2744,7 @@ type RelayReached struct {
 
 func (x *RelayReached) Reset() {
 	*x = RelayReached{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2756,7 @@ func (x *RelayReached) String() string {
 func (*RelayReached) ProtoMessage() {}
 
 func (x *RelayReached) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2769,7 @@ func (x *RelayReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayReached.ProtoReflect.Descriptor instead.
 func (*RelayReached) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RelayReached) GetName() string {
@@ -2565,7 +2822,7 @@ type TerminalInterception struct {
 
 func (x *TerminalInterception) Reset() {
 	*x = TerminalInterception{}
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2834,7 @@ func (x *TerminalInterception) String() string {
 func (*TerminalInterception) ProtoMessage() {}
 
 func (x *TerminalInterception) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2847,7 @@ func (x *TerminalInterception) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalInterception.ProtoReflect.Descriptor instead.
 func (*TerminalInterception) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{26}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TerminalInterception) GetName() string {
@@ -2654,7 +2911,7 @@ type PendingDestination struct {
 
 func (x *PendingDestination) Reset() {
 	*x = PendingDestination{}
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2923,7 @@ func (x *PendingDestination) String() string {
 func (*PendingDestination) ProtoMessage() {}
 
 func (x *PendingDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2936,7 @@ func (x *PendingDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingDestination.ProtoReflect.Descriptor instead.
 func (*PendingDestination) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{27}
+	return file_api_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PendingDestination) GetPrefix() string {
@@ -2714,7 +2971,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2983,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2996,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{28}
+	return file_api_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -2783,7 +3040,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +3052,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +3065,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{29}
+	return file_api_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -3049,7 +3306,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3318,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3331,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{30}
+	return file_api_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -3093,7 +3350,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3362,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3375,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{31}
+	return file_api_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -3141,7 +3398,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3410,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3423,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{32}
+	return file_api_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -3206,7 +3463,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3475,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3488,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{33}
+	return file_api_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Arm) GetName() string {
@@ -3285,7 +3542,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3554,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3567,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{34}
+	return file_api_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Disarm) GetName() string {
@@ -3334,7 +3591,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3603,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3616,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{35}
+	return file_api_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -3401,7 +3658,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3670,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3683,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{36}
+	return file_api_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CopyPath) GetName() string {
@@ -3463,7 +3720,7 @@ type Tunnels struct {
 
 func (x *Tunnels) Reset() {
 	*x = Tunnels{}
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3732,7 @@ func (x *Tunnels) String() string {
 func (*Tunnels) ProtoMessage() {}
 
 func (x *Tunnels) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3745,7 @@ func (x *Tunnels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
 func (*Tunnels) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{37}
+	return file_api_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Tunnels) GetTunnels() []*Tunnel {
@@ -3527,7 +3784,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3796,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3809,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{38}
+	return file_api_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Tunnel) GetName() string {
@@ -3620,7 +3877,7 @@ type Caps struct {
 
 func (x *Caps) Reset() {
 	*x = Caps{}
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +3889,7 @@ func (x *Caps) String() string {
 func (*Caps) ProtoMessage() {}
 
 func (x *Caps) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +3902,7 @@ func (x *Caps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caps.ProtoReflect.Descriptor instead.
 func (*Caps) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{39}
+	return file_api_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Caps) GetCaps() []*Cap {
@@ -3697,7 +3954,7 @@ type Cap struct {
 
 func (x *Cap) Reset() {
 	*x = Cap{}
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3966,7 @@ func (x *Cap) String() string {
 func (*Cap) ProtoMessage() {}
 
 func (x *Cap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3979,7 @@ func (x *Cap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cap.ProtoReflect.Descriptor instead.
 func (*Cap) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{40}
+	return file_api_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Cap) GetTerminalAddress() string {
@@ -3770,7 +4027,7 @@ type AnswerProbes struct {
 
 func (x *AnswerProbes) Reset() {
 	*x = AnswerProbes{}
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +4039,7 @@ func (x *AnswerProbes) String() string {
 func (*AnswerProbes) ProtoMessage() {}
 
 func (x *AnswerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +4052,7 @@ func (x *AnswerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerProbes.ProtoReflect.Descriptor instead.
 func (*AnswerProbes) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{41}
+	return file_api_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AnswerProbes) GetSessions() []*AnswerSession {
@@ -3818,7 +4075,7 @@ type AnswerSession struct {
 
 func (x *AnswerSession) Reset() {
 	*x = AnswerSession{}
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4087,7 @@ func (x *AnswerSession) String() string {
 func (*AnswerSession) ProtoMessage() {}
 
 func (x *AnswerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4100,7 @@ func (x *AnswerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerSession.ProtoReflect.Descriptor instead.
 func (*AnswerSession) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{42}
+	return file_api_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AnswerSession) GetNumber() uint32 {
@@ -3884,7 +4141,7 @@ type HealthProbes struct {
 
 func (x *HealthProbes) Reset() {
 	*x = HealthProbes{}
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4153,7 @@ func (x *HealthProbes) String() string {
 func (*HealthProbes) ProtoMessage() {}
 
 func (x *HealthProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4166,7 @@ func (x *HealthProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProbes.ProtoReflect.Descriptor instead.
 func (*HealthProbes) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{43}
+	return file_api_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HealthProbes) GetPaths() []*HealthPath {
@@ -3933,7 +4190,7 @@ type HealthPath struct {
 
 func (x *HealthPath) Reset() {
 	*x = HealthPath{}
-	mi := &file_api_agent_proto_msgTypes[44]
+	mi := &file_api_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4202,7 @@ func (x *HealthPath) String() string {
 func (*HealthPath) ProtoMessage() {}
 
 func (x *HealthPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[44]
+	mi := &file_api_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4215,7 @@ func (x *HealthPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthPath.ProtoReflect.Descriptor instead.
 func (*HealthPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{44}
+	return file_api_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HealthPath) GetName() string {
@@ -4015,7 +4272,7 @@ type ProbeRoute struct {
 
 func (x *ProbeRoute) Reset() {
 	*x = ProbeRoute{}
-	mi := &file_api_agent_proto_msgTypes[45]
+	mi := &file_api_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4284,7 @@ func (x *ProbeRoute) String() string {
 func (*ProbeRoute) ProtoMessage() {}
 
 func (x *ProbeRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[45]
+	mi := &file_api_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4297,7 @@ func (x *ProbeRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRoute.ProtoReflect.Descriptor instead.
 func (*ProbeRoute) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{45}
+	return file_api_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProbeRoute) GetDevice() string {
@@ -4086,7 +4343,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_api_agent_proto_msgTypes[46]
+	mi := &file_api_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4355,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[46]
+	mi := &file_api_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4368,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{46}
+	return file_api_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Probe) GetName() string {
@@ -4215,7 +4472,7 @@ type Relay struct {
 
 func (x *Relay) Reset() {
 	*x = Relay{}
-	mi := &file_api_agent_proto_msgTypes[47]
+	mi := &file_api_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4484,7 @@ func (x *Relay) String() string {
 func (*Relay) ProtoMessage() {}
 
 func (x *Relay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[47]
+	mi := &file_api_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4497,7 @@ func (x *Relay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Relay.ProtoReflect.Descriptor instead.
 func (*Relay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{47}
+	return file_api_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Relay) GetPort() uint32 {
@@ -4302,7 +4559,7 @@ type RelayClient struct {
 
 func (x *RelayClient) Reset() {
 	*x = RelayClient{}
-	mi := &file_api_agent_proto_msgTypes[48]
+	mi := &file_api_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4571,7 @@ func (x *RelayClient) String() string {
 func (*RelayClient) ProtoMessage() {}
 
 func (x *RelayClient) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[48]
+	mi := &file_api_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4584,7 @@ func (x *RelayClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayClient.ProtoReflect.Descriptor instead.
 func (*RelayClient) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{48}
+	return file_api_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RelayClient) GetName() string {
@@ -4354,7 +4611,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_agent_proto_msgTypes[49]
+	mi := &file_api_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4623,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[49]
+	mi := &file_api_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4636,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{49}
+	return file_api_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -4408,7 +4665,7 @@ type PortForward struct {
 
 func (x *PortForward) Reset() {
 	*x = PortForward{}
-	mi := &file_api_agent_proto_msgTypes[50]
+	mi := &file_api_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4677,7 @@ func (x *PortForward) String() string {
 func (*PortForward) ProtoMessage() {}
 
 func (x *PortForward) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[50]
+	mi := &file_api_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4690,7 @@ func (x *PortForward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForward.ProtoReflect.Descriptor instead.
 func (*PortForward) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{50}
+	return file_api_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PortForward) GetPort() uint32 {
@@ -4474,7 +4731,7 @@ type Intercept struct {
 
 func (x *Intercept) Reset() {
 	*x = Intercept{}
-	mi := &file_api_agent_proto_msgTypes[51]
+	mi := &file_api_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4743,7 @@ func (x *Intercept) String() string {
 func (*Intercept) ProtoMessage() {}
 
 func (x *Intercept) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[51]
+	mi := &file_api_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4756,7 @@ func (x *Intercept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intercept.ProtoReflect.Descriptor instead.
 func (*Intercept) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{51}
+	return file_api_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Intercept) GetPort() string {
@@ -4555,7 +4812,7 @@ type InterceptedTerminal struct {
 
 func (x *InterceptedTerminal) Reset() {
 	*x = InterceptedTerminal{}
-	mi := &file_api_agent_proto_msgTypes[52]
+	mi := &file_api_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4824,7 @@ func (x *InterceptedTerminal) String() string {
 func (*InterceptedTerminal) ProtoMessage() {}
 
 func (x *InterceptedTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[52]
+	mi := &file_api_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4837,7 @@ func (x *InterceptedTerminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptedTerminal.ProtoReflect.Descriptor instead.
 func (*InterceptedTerminal) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{52}
+	return file_api_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *InterceptedTerminal) GetName() string {
@@ -4614,7 +4871,7 @@ type LocalAddress struct {
 
 func (x *LocalAddress) Reset() {
 	*x = LocalAddress{}
-	mi := &file_api_agent_proto_msgTypes[53]
+	mi := &file_api_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4883,7 @@ func (x *LocalAddress) String() string {
 func (*LocalAddress) ProtoMessage() {}
 
 func (x *LocalAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[53]
+	mi := &file_api_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4896,7 @@ func (x *LocalAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalAddress.ProtoReflect.Descriptor instead.
 func (*LocalAddress) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{53}
+	return file_api_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LocalAddress) GetUplink() string {
@@ -4668,7 +4925,7 @@ type InterceptUplink struct {
 
 func (x *InterceptUplink) Reset() {
 	*x = InterceptUplink{}
-	mi := &file_api_agent_proto_msgTypes[54]
+	mi := &file_api_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +4937,7 @@ func (x *InterceptUplink) String() string {
 func (*InterceptUplink) ProtoMessage() {}
 
 func (x *InterceptUplink) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[54]
+	mi := &file_api_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +4950,7 @@ func (x *InterceptUplink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptUplink.ProtoReflect.Descriptor instead.
 func (*InterceptUplink) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{54}
+	return file_api_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *InterceptUplink) GetName() string {
@@ -4731,7 +4988,7 @@ type InterceptRelay struct {
 
 func (x *InterceptRelay) Reset() {
 	*x = InterceptRelay{}
-	mi := &file_api_agent_proto_msgTypes[55]
+	mi := &file_api_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +5000,7 @@ func (x *InterceptRelay) String() string {
 func (*InterceptRelay) ProtoMessage() {}
 
 func (x *InterceptRelay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[55]
+	mi := &file_api_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +5013,7 @@ func (x *InterceptRelay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptRelay.ProtoReflect.Descriptor instead.
 func (*InterceptRelay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{55}
+	return file_api_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *InterceptRelay) GetName() string {
@@ -4812,7 +5069,7 @@ type Choices struct {
 
 func (x *Choices) Reset() {
 	*x = Choices{}
-	mi := &file_api_agent_proto_msgTypes[56]
+	mi := &file_api_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +5081,7 @@ func (x *Choices) String() string {
 func (*Choices) ProtoMessage() {}
 
 func (x *Choices) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[56]
+	mi := &file_api_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +5094,7 @@ func (x *Choices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choices.ProtoReflect.Descriptor instead.
 func (*Choices) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{56}
+	return file_api_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Choices) GetChoices() []*RelayChoice {
@@ -4858,7 +5115,7 @@ type RelayChoice struct {
 
 func (x *RelayChoice) Reset() {
 	*x = RelayChoice{}
-	mi := &file_api_agent_proto_msgTypes[57]
+	mi := &file_api_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4870,7 +5127,7 @@ func (x *RelayChoice) String() string {
 func (*RelayChoice) ProtoMessage() {}
 
 func (x *RelayChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[57]
+	mi := &file_api_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4883,7 +5140,7 @@ func (x *RelayChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayChoice.ProtoReflect.Descriptor instead.
 func (*RelayChoice) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{57}
+	return file_api_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RelayChoice) GetPrefix() string {
@@ -4918,7 +5175,7 @@ type MeasureDistances struct {
 
 func (x *MeasureDistances) Reset() {
 	*x = MeasureDistances{}
-	mi := &file_api_agent_proto_msgTypes[58]
+	mi := &file_api_agent_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5187,7 @@ func (x *MeasureDistances) String() string {
 func (*MeasureDistances) ProtoMessage() {}
 
 func (x *MeasureDistances) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[58]
+	mi := &file_api_agent_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5200,7 @@ func (x *MeasureDistances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDistances.ProtoReflect.Descriptor instead.
 func (*MeasureDistances) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{58}
+	return file_api_agent_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MeasureDistances) GetTargets() []*DistanceTarget {
@@ -4964,7 +5221,7 @@ type DistanceTarget struct {
 
 func (x *DistanceTarget) Reset() {
 	*x = DistanceTarget{}
-	mi := &file_api_agent_proto_msgTypes[59]
+	mi := &file_api_agent_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4976,7 +5233,7 @@ func (x *DistanceTarget) String() string {
 func (*DistanceTarget) ProtoMessage() {}
 
 func (x *DistanceTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[59]
+	mi := &file_api_agent_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4989,7 +5246,7 @@ func (x *DistanceTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DistanceTarget.ProtoReflect.Descriptor instead.
 func (*DistanceTarget) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{59}
+	return file_api_agent_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DistanceTarget) GetAddress() string {
@@ -5026,7 +5283,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[60]
+	mi := &file_api_agent_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +5295,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[60]
+	mi := &file_api_agent_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5308,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{60}
+	return file_api_agent_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -5110,7 +5367,7 @@ type ProbeReport struct {
 
 func (x *ProbeReport) Reset() {
 	*x = ProbeReport{}
-	mi := &file_api_agent_proto_msgTypes[61]
+	mi := &file_api_agent_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5379,7 @@ func (x *ProbeReport) String() string {
 func (*ProbeReport) ProtoMessage() {}
 
 func (x *ProbeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[61]
+	mi := &file_api_agent_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5392,7 @@ func (x *ProbeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReport.ProtoReflect.Descriptor instead.
 func (*ProbeReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{61}
+	return file_api_agent_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProbeReport) GetDirective() uint64 {
@@ -5233,7 +5490,7 @@ type DistancesMeasured struct {
 
 func (x *DistancesMeasured) Reset() {
 	*x = DistancesMeasured{}
-	mi := &file_api_agent_proto_msgTypes[62]
+	mi := &file_api_agent_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5245,7 +5502,7 @@ func (x *DistancesMeasured) String() string {
 func (*DistancesMeasured) ProtoMessage() {}
 
 func (x *DistancesMeasured) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[62]
+	mi := &file_api_agent_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5258,7 +5515,7 @@ func (x *DistancesMeasured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DistancesMeasured.ProtoReflect.Descriptor instead.
 func (*DistancesMeasured) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{62}
+	return file_api_agent_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DistancesMeasured) GetDirective() uint64 {
@@ -5289,7 +5546,7 @@ type Distance struct {
 
 func (x *Distance) Reset() {
 	*x = Distance{}
-	mi := &file_api_agent_proto_msgTypes[63]
+	mi := &file_api_agent_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5301,7 +5558,7 @@ func (x *Distance) String() string {
 func (*Distance) ProtoMessage() {}
 
 func (x *Distance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[63]
+	mi := &file_api_agent_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5314,7 +5571,7 @@ func (x *Distance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distance.ProtoReflect.Descriptor instead.
 func (*Distance) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{63}
+	return file_api_agent_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Distance) GetAddress() string {
@@ -5369,7 +5626,7 @@ type Router struct {
 
 func (x *Router) Reset() {
 	*x = Router{}
-	mi := &file_api_agent_proto_msgTypes[64]
+	mi := &file_api_agent_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5381,7 +5638,7 @@ func (x *Router) String() string {
 func (*Router) ProtoMessage() {}
 
 func (x *Router) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[64]
+	mi := &file_api_agent_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5394,7 +5651,7 @@ func (x *Router) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Router.ProtoReflect.Descriptor instead.
 func (*Router) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{64}
+	return file_api_agent_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Router) GetAddress() string {
@@ -5425,7 +5682,7 @@ type FailoverFired struct {
 
 func (x *FailoverFired) Reset() {
 	*x = FailoverFired{}
-	mi := &file_api_agent_proto_msgTypes[65]
+	mi := &file_api_agent_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5437,7 +5694,7 @@ func (x *FailoverFired) String() string {
 func (*FailoverFired) ProtoMessage() {}
 
 func (x *FailoverFired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[65]
+	mi := &file_api_agent_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5450,7 +5707,7 @@ func (x *FailoverFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverFired.ProtoReflect.Descriptor instead.
 func (*FailoverFired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{65}
+	return file_api_agent_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *FailoverFired) GetName() string {
@@ -5500,19 +5757,36 @@ const file_api_agent_proto_rawDesc = "" +
 	"\tJoinReply\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"\xfc\x02\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"\x7f\n" +
+	"\n" +
+	"JoinAnswer\x124\n" +
+	"\x06joined\x18\x01 \x01(\v2\x1a.bicast.agent.v1.JoinReplyH\x00R\x06joined\x120\n" +
+	"\arefused\x18\x02 \x01(\v2\x14.bicast.agent.v1.EndH\x00R\arefusedB\t\n" +
+	"\apayload\"\x82\x01\n" +
+	"\x03End\x120\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x1a.bicast.agent.v1.End.CauseR\x05cause\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"1\n" +
+	"\x05Cause\x12\v\n" +
+	"\aPASSING\x10\x00\x12\v\n" +
+	"\aREFUSED\x10\x01\x12\x0e\n" +
+	"\n" +
+	"CREDENTIAL\x10\x02\"\xb5\x03\n" +
 	"\tFromAgent\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.bicast.agent.v1.HelloH\x00R\x05hello\x121\n" +
 	"\x06report\x18\x02 \x01(\v2\x17.bicast.agent.v1.ReportH\x00R\x06report\x121\n" +
 	"\x06result\x18\x03 \x01(\v2\x17.bicast.agent.v1.ResultH\x00R\x06result\x126\n" +
 	"\x05fired\x18\x04 \x01(\v2\x1e.bicast.agent.v1.FailoverFiredH\x00R\x05fired\x12A\n" +
 	"\fprobe_report\x18\x05 \x01(\v2\x1c.bicast.agent.v1.ProbeReportH\x00R\vprobeReport\x12S\n" +
-	"\x12distances_measured\x18\x06 \x01(\v2\".bicast.agent.v1.DistancesMeasuredH\x00R\x11distancesMeasuredB\t\n" +
-	"\apayload\"\xbd\x01\n" +
+	"\x12distances_measured\x18\x06 \x01(\v2\".bicast.agent.v1.DistancesMeasuredH\x00R\x11distancesMeasured\x127\n" +
+	"\bstopping\x18\a \x01(\v2\x19.bicast.agent.v1.StoppingH\x00R\bstoppingB\t\n" +
+	"\apayload\"\n" +
+	"\n" +
+	"\bStopping\"\xe7\x01\n" +
 	"\x0eFromController\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.bicast.agent.v1.WelcomeH\x00R\awelcome\x12.\n" +
 	"\x03ack\x18\x02 \x01(\v2\x1a.bicast.agent.v1.ReportAckH\x00R\x03ack\x12:\n" +
-	"\tdirective\x18\x03 \x01(\v2\x1a.bicast.agent.v1.DirectiveH\x00R\tdirectiveB\t\n" +
+	"\tdirective\x18\x03 \x01(\v2\x1a.bicast.agent.v1.DirectiveH\x00R\tdirective\x12(\n" +
+	"\x03end\x18\x04 \x01(\v2\x14.bicast.agent.v1.EndH\x00R\x03endB\t\n" +
 	"\apayload\"\xa0\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
@@ -5966,11 +6240,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\vPathManager\x12\x1c\n" +
 	"\x18PATH_MANAGER_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PATH_MANAGER_KERNEL\x10\x01\x12\x1a\n" +
-	"\x16PATH_MANAGER_USERSPACE\x10\x022M\n" +
-	"\tEnrolment\x12@\n" +
-	"\x04Join\x12\x1c.bicast.agent.v1.JoinRequest\x1a\x1a.bicast.agent.v1.JoinReply2T\n" +
-	"\x06Agents\x12J\n" +
-	"\aSession\x12\x1a.bicast.agent.v1.FromAgent\x1a\x1f.bicast.agent.v1.FromController(\x010\x01B\x14Z\x12bicast/api/agentv1b\x06proto3"
+	"\x16PATH_MANAGER_USERSPACE\x10\x02B\x14Z\x12bicast/api/agentv1b\x06proto3"
 
 var (
 	file_api_agent_proto_rawDescOnce sync.Once
@@ -5984,159 +6254,164 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 	return file_api_agent_proto_rawDescData
 }
 
-var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),                    // 0: bicast.agent.v1.Role
 	(PathManager)(0),             // 1: bicast.agent.v1.PathManager
-	(*JoinRequest)(nil),          // 2: bicast.agent.v1.JoinRequest
-	(*JoinReply)(nil),            // 3: bicast.agent.v1.JoinReply
-	(*FromAgent)(nil),            // 4: bicast.agent.v1.FromAgent
-	(*FromController)(nil),       // 5: bicast.agent.v1.FromController
-	(*Hello)(nil),                // 6: bicast.agent.v1.Hello
-	(*Capability)(nil),           // 7: bicast.agent.v1.Capability
-	(*Welcome)(nil),              // 8: bicast.agent.v1.Welcome
-	(*ReportAck)(nil),            // 9: bicast.agent.v1.ReportAck
-	(*Report)(nil),               // 10: bicast.agent.v1.Report
-	(*LanDevice)(nil),            // 11: bicast.agent.v1.LanDevice
-	(*Connection)(nil),           // 12: bicast.agent.v1.Connection
-	(*Subflow)(nil),              // 13: bicast.agent.v1.Subflow
-	(*Interface)(nil),            // 14: bicast.agent.v1.Interface
-	(*Elimination)(nil),          // 15: bicast.agent.v1.Elimination
-	(*PathCopies)(nil),           // 16: bicast.agent.v1.PathCopies
-	(*Missing)(nil),              // 17: bicast.agent.v1.Missing
-	(*Tunnelling)(nil),           // 18: bicast.agent.v1.Tunnelling
-	(*TunnelEnd)(nil),            // 19: bicast.agent.v1.TunnelEnd
-	(*Capping)(nil),              // 20: bicast.agent.v1.Capping
-	(*Passing)(nil),              // 21: bicast.agent.v1.Passing
-	(*Answering)(nil),            // 22: bicast.agent.v1.Answering
-	(*PathHealth)(nil),           // 23: bicast.agent.v1.PathHealth
-	(*HealthWindow)(nil),         // 24: bicast.agent.v1.HealthWindow
-	(*RelayReport)(nil),          // 25: bicast.agent.v1.RelayReport
-	(*InterceptionReport)(nil),   // 26: bicast.agent.v1.InterceptionReport
-	(*RelayReached)(nil),         // 27: bicast.agent.v1.RelayReached
-	(*TerminalInterception)(nil), // 28: bicast.agent.v1.TerminalInterception
-	(*PendingDestination)(nil),   // 29: bicast.agent.v1.PendingDestination
-	(*Cost)(nil),                 // 30: bicast.agent.v1.Cost
-	(*Directive)(nil),            // 31: bicast.agent.v1.Directive
-	(*Path)(nil),                 // 32: bicast.agent.v1.Path
-	(*ReportEvery)(nil),          // 33: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),               // 34: bicast.agent.v1.Prefer
-	(*Arm)(nil),                  // 35: bicast.agent.v1.Arm
-	(*Disarm)(nil),               // 36: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),            // 37: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),             // 38: bicast.agent.v1.CopyPath
-	(*Tunnels)(nil),              // 39: bicast.agent.v1.Tunnels
-	(*Tunnel)(nil),               // 40: bicast.agent.v1.Tunnel
-	(*Caps)(nil),                 // 41: bicast.agent.v1.Caps
-	(*Cap)(nil),                  // 42: bicast.agent.v1.Cap
-	(*AnswerProbes)(nil),         // 43: bicast.agent.v1.AnswerProbes
-	(*AnswerSession)(nil),        // 44: bicast.agent.v1.AnswerSession
-	(*HealthProbes)(nil),         // 45: bicast.agent.v1.HealthProbes
-	(*HealthPath)(nil),           // 46: bicast.agent.v1.HealthPath
-	(*ProbeRoute)(nil),           // 47: bicast.agent.v1.ProbeRoute
-	(*Probe)(nil),                // 48: bicast.agent.v1.Probe
-	(*Relay)(nil),                // 49: bicast.agent.v1.Relay
-	(*RelayClient)(nil),          // 50: bicast.agent.v1.RelayClient
-	(*PortRange)(nil),            // 51: bicast.agent.v1.PortRange
-	(*PortForward)(nil),          // 52: bicast.agent.v1.PortForward
-	(*Intercept)(nil),            // 53: bicast.agent.v1.Intercept
-	(*InterceptedTerminal)(nil),  // 54: bicast.agent.v1.InterceptedTerminal
-	(*LocalAddress)(nil),         // 55: bicast.agent.v1.LocalAddress
-	(*InterceptUplink)(nil),      // 56: bicast.agent.v1.InterceptUplink
-	(*InterceptRelay)(nil),       // 57: bicast.agent.v1.InterceptRelay
-	(*Choices)(nil),              // 58: bicast.agent.v1.Choices
-	(*RelayChoice)(nil),          // 59: bicast.agent.v1.RelayChoice
-	(*MeasureDistances)(nil),     // 60: bicast.agent.v1.MeasureDistances
-	(*DistanceTarget)(nil),       // 61: bicast.agent.v1.DistanceTarget
-	(*Result)(nil),               // 62: bicast.agent.v1.Result
-	(*ProbeReport)(nil),          // 63: bicast.agent.v1.ProbeReport
-	(*DistancesMeasured)(nil),    // 64: bicast.agent.v1.DistancesMeasured
-	(*Distance)(nil),             // 65: bicast.agent.v1.Distance
-	(*Router)(nil),               // 66: bicast.agent.v1.Router
-	(*FailoverFired)(nil),        // 67: bicast.agent.v1.FailoverFired
+	(End_Cause)(0),               // 2: bicast.agent.v1.End.Cause
+	(*JoinRequest)(nil),          // 3: bicast.agent.v1.JoinRequest
+	(*JoinReply)(nil),            // 4: bicast.agent.v1.JoinReply
+	(*JoinAnswer)(nil),           // 5: bicast.agent.v1.JoinAnswer
+	(*End)(nil),                  // 6: bicast.agent.v1.End
+	(*FromAgent)(nil),            // 7: bicast.agent.v1.FromAgent
+	(*Stopping)(nil),             // 8: bicast.agent.v1.Stopping
+	(*FromController)(nil),       // 9: bicast.agent.v1.FromController
+	(*Hello)(nil),                // 10: bicast.agent.v1.Hello
+	(*Capability)(nil),           // 11: bicast.agent.v1.Capability
+	(*Welcome)(nil),              // 12: bicast.agent.v1.Welcome
+	(*ReportAck)(nil),            // 13: bicast.agent.v1.ReportAck
+	(*Report)(nil),               // 14: bicast.agent.v1.Report
+	(*LanDevice)(nil),            // 15: bicast.agent.v1.LanDevice
+	(*Connection)(nil),           // 16: bicast.agent.v1.Connection
+	(*Subflow)(nil),              // 17: bicast.agent.v1.Subflow
+	(*Interface)(nil),            // 18: bicast.agent.v1.Interface
+	(*Elimination)(nil),          // 19: bicast.agent.v1.Elimination
+	(*PathCopies)(nil),           // 20: bicast.agent.v1.PathCopies
+	(*Missing)(nil),              // 21: bicast.agent.v1.Missing
+	(*Tunnelling)(nil),           // 22: bicast.agent.v1.Tunnelling
+	(*TunnelEnd)(nil),            // 23: bicast.agent.v1.TunnelEnd
+	(*Capping)(nil),              // 24: bicast.agent.v1.Capping
+	(*Passing)(nil),              // 25: bicast.agent.v1.Passing
+	(*Answering)(nil),            // 26: bicast.agent.v1.Answering
+	(*PathHealth)(nil),           // 27: bicast.agent.v1.PathHealth
+	(*HealthWindow)(nil),         // 28: bicast.agent.v1.HealthWindow
+	(*RelayReport)(nil),          // 29: bicast.agent.v1.RelayReport
+	(*InterceptionReport)(nil),   // 30: bicast.agent.v1.InterceptionReport
+	(*RelayReached)(nil),         // 31: bicast.agent.v1.RelayReached
+	(*TerminalInterception)(nil), // 32: bicast.agent.v1.TerminalInterception
+	(*PendingDestination)(nil),   // 33: bicast.agent.v1.PendingDestination
+	(*Cost)(nil),                 // 34: bicast.agent.v1.Cost
+	(*Directive)(nil),            // 35: bicast.agent.v1.Directive
+	(*Path)(nil),                 // 36: bicast.agent.v1.Path
+	(*ReportEvery)(nil),          // 37: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),               // 38: bicast.agent.v1.Prefer
+	(*Arm)(nil),                  // 39: bicast.agent.v1.Arm
+	(*Disarm)(nil),               // 40: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),            // 41: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),             // 42: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),              // 43: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),               // 44: bicast.agent.v1.Tunnel
+	(*Caps)(nil),                 // 45: bicast.agent.v1.Caps
+	(*Cap)(nil),                  // 46: bicast.agent.v1.Cap
+	(*AnswerProbes)(nil),         // 47: bicast.agent.v1.AnswerProbes
+	(*AnswerSession)(nil),        // 48: bicast.agent.v1.AnswerSession
+	(*HealthProbes)(nil),         // 49: bicast.agent.v1.HealthProbes
+	(*HealthPath)(nil),           // 50: bicast.agent.v1.HealthPath
+	(*ProbeRoute)(nil),           // 51: bicast.agent.v1.ProbeRoute
+	(*Probe)(nil),                // 52: bicast.agent.v1.Probe
+	(*Relay)(nil),                // 53: bicast.agent.v1.Relay
+	(*RelayClient)(nil),          // 54: bicast.agent.v1.RelayClient
+	(*PortRange)(nil),            // 55: bicast.agent.v1.PortRange
+	(*PortForward)(nil),          // 56: bicast.agent.v1.PortForward
+	(*Intercept)(nil),            // 57: bicast.agent.v1.Intercept
+	(*InterceptedTerminal)(nil),  // 58: bicast.agent.v1.InterceptedTerminal
+	(*LocalAddress)(nil),         // 59: bicast.agent.v1.LocalAddress
+	(*InterceptUplink)(nil),      // 60: bicast.agent.v1.InterceptUplink
+	(*InterceptRelay)(nil),       // 61: bicast.agent.v1.InterceptRelay
+	(*Choices)(nil),              // 62: bicast.agent.v1.Choices
+	(*RelayChoice)(nil),          // 63: bicast.agent.v1.RelayChoice
+	(*MeasureDistances)(nil),     // 64: bicast.agent.v1.MeasureDistances
+	(*DistanceTarget)(nil),       // 65: bicast.agent.v1.DistanceTarget
+	(*Result)(nil),               // 66: bicast.agent.v1.Result
+	(*ProbeReport)(nil),          // 67: bicast.agent.v1.ProbeReport
+	(*DistancesMeasured)(nil),    // 68: bicast.agent.v1.DistancesMeasured
+	(*Distance)(nil),             // 69: bicast.agent.v1.Distance
+	(*Router)(nil),               // 70: bicast.agent.v1.Router
+	(*FailoverFired)(nil),        // 71: bicast.agent.v1.FailoverFired
 }
 var file_api_agent_proto_depIdxs = []int32{
-	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
-	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	62, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	67, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.FailoverFired
-	63, // 4: bicast.agent.v1.FromAgent.probe_report:type_name -> bicast.agent.v1.ProbeReport
-	64, // 5: bicast.agent.v1.FromAgent.distances_measured:type_name -> bicast.agent.v1.DistancesMeasured
-	8,  // 6: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
-	9,  // 7: bicast.agent.v1.FromController.ack:type_name -> bicast.agent.v1.ReportAck
-	31, // 8: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
-	0,  // 9: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
-	7,  // 10: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
-	1,  // 11: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
-	12, // 12: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
-	14, // 13: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	30, // 14: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
-	15, // 15: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
-	18, // 16: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
-	20, // 17: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
-	22, // 18: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
-	23, // 19: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
-	25, // 20: bicast.agent.v1.Report.relay:type_name -> bicast.agent.v1.RelayReport
-	26, // 21: bicast.agent.v1.Report.interception:type_name -> bicast.agent.v1.InterceptionReport
-	11, // 22: bicast.agent.v1.Report.devices:type_name -> bicast.agent.v1.LanDevice
-	13, // 23: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	16, // 24: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	17, // 25: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	19, // 26: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
-	17, // 27: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
-	17, // 28: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
-	21, // 29: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
-	24, // 30: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
-	27, // 31: bicast.agent.v1.InterceptionReport.relays:type_name -> bicast.agent.v1.RelayReached
-	28, // 32: bicast.agent.v1.InterceptionReport.terminals:type_name -> bicast.agent.v1.TerminalInterception
-	29, // 33: bicast.agent.v1.InterceptionReport.pending:type_name -> bicast.agent.v1.PendingDestination
-	33, // 34: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	34, // 35: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	35, // 36: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	36, // 37: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	37, // 38: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	39, // 39: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
-	41, // 40: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
-	43, // 41: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.AnswerProbes
-	45, // 42: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.HealthProbes
-	48, // 43: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
-	49, // 44: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
-	53, // 45: bicast.agent.v1.Directive.intercept:type_name -> bicast.agent.v1.Intercept
-	58, // 46: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
-	60, // 47: bicast.agent.v1.Directive.measure_distances:type_name -> bicast.agent.v1.MeasureDistances
-	32, // 48: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	32, // 49: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	32, // 50: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	32, // 51: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	38, // 52: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	40, // 53: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
-	42, // 54: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
-	44, // 55: bicast.agent.v1.AnswerProbes.sessions:type_name -> bicast.agent.v1.AnswerSession
-	46, // 56: bicast.agent.v1.HealthProbes.paths:type_name -> bicast.agent.v1.HealthPath
-	47, // 57: bicast.agent.v1.HealthPath.route:type_name -> bicast.agent.v1.ProbeRoute
-	47, // 58: bicast.agent.v1.Probe.route:type_name -> bicast.agent.v1.ProbeRoute
-	50, // 59: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.RelayClient
-	51, // 60: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
-	52, // 61: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.PortForward
-	54, // 62: bicast.agent.v1.Intercept.terminals:type_name -> bicast.agent.v1.InterceptedTerminal
-	56, // 63: bicast.agent.v1.Intercept.uplinks:type_name -> bicast.agent.v1.InterceptUplink
-	57, // 64: bicast.agent.v1.Intercept.relays:type_name -> bicast.agent.v1.InterceptRelay
-	55, // 65: bicast.agent.v1.InterceptedTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
-	52, // 66: bicast.agent.v1.InterceptRelay.onward:type_name -> bicast.agent.v1.PortForward
-	59, // 67: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
-	61, // 68: bicast.agent.v1.MeasureDistances.targets:type_name -> bicast.agent.v1.DistanceTarget
-	65, // 69: bicast.agent.v1.DistancesMeasured.distances:type_name -> bicast.agent.v1.Distance
-	66, // 70: bicast.agent.v1.Distance.routers:type_name -> bicast.agent.v1.Router
-	2,  // 71: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 72: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 73: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 74: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	73, // [73:75] is the sub-list for method output_type
-	71, // [71:73] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	4,  // 0: bicast.agent.v1.JoinAnswer.joined:type_name -> bicast.agent.v1.JoinReply
+	6,  // 1: bicast.agent.v1.JoinAnswer.refused:type_name -> bicast.agent.v1.End
+	2,  // 2: bicast.agent.v1.End.cause:type_name -> bicast.agent.v1.End.Cause
+	10, // 3: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
+	14, // 4: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
+	66, // 5: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	71, // 6: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.FailoverFired
+	67, // 7: bicast.agent.v1.FromAgent.probe_report:type_name -> bicast.agent.v1.ProbeReport
+	68, // 8: bicast.agent.v1.FromAgent.distances_measured:type_name -> bicast.agent.v1.DistancesMeasured
+	8,  // 9: bicast.agent.v1.FromAgent.stopping:type_name -> bicast.agent.v1.Stopping
+	12, // 10: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
+	13, // 11: bicast.agent.v1.FromController.ack:type_name -> bicast.agent.v1.ReportAck
+	35, // 12: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	6,  // 13: bicast.agent.v1.FromController.end:type_name -> bicast.agent.v1.End
+	0,  // 14: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
+	11, // 15: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
+	1,  // 16: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
+	16, // 17: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
+	18, // 18: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
+	34, // 19: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	19, // 20: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
+	22, // 21: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
+	24, // 22: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
+	26, // 23: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
+	27, // 24: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
+	29, // 25: bicast.agent.v1.Report.relay:type_name -> bicast.agent.v1.RelayReport
+	30, // 26: bicast.agent.v1.Report.interception:type_name -> bicast.agent.v1.InterceptionReport
+	15, // 27: bicast.agent.v1.Report.devices:type_name -> bicast.agent.v1.LanDevice
+	17, // 28: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	20, // 29: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	21, // 30: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	23, // 31: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	21, // 32: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	21, // 33: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
+	25, // 34: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
+	28, // 35: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
+	31, // 36: bicast.agent.v1.InterceptionReport.relays:type_name -> bicast.agent.v1.RelayReached
+	32, // 37: bicast.agent.v1.InterceptionReport.terminals:type_name -> bicast.agent.v1.TerminalInterception
+	33, // 38: bicast.agent.v1.InterceptionReport.pending:type_name -> bicast.agent.v1.PendingDestination
+	37, // 39: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	38, // 40: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	39, // 41: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	40, // 42: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	41, // 43: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	43, // 44: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	45, // 45: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
+	47, // 46: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.AnswerProbes
+	49, // 47: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.HealthProbes
+	52, // 48: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
+	53, // 49: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
+	57, // 50: bicast.agent.v1.Directive.intercept:type_name -> bicast.agent.v1.Intercept
+	62, // 51: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
+	64, // 52: bicast.agent.v1.Directive.measure_distances:type_name -> bicast.agent.v1.MeasureDistances
+	36, // 53: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	36, // 54: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	36, // 55: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	36, // 56: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	42, // 57: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	44, // 58: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	46, // 59: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
+	48, // 60: bicast.agent.v1.AnswerProbes.sessions:type_name -> bicast.agent.v1.AnswerSession
+	50, // 61: bicast.agent.v1.HealthProbes.paths:type_name -> bicast.agent.v1.HealthPath
+	51, // 62: bicast.agent.v1.HealthPath.route:type_name -> bicast.agent.v1.ProbeRoute
+	51, // 63: bicast.agent.v1.Probe.route:type_name -> bicast.agent.v1.ProbeRoute
+	54, // 64: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.RelayClient
+	55, // 65: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
+	56, // 66: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.PortForward
+	58, // 67: bicast.agent.v1.Intercept.terminals:type_name -> bicast.agent.v1.InterceptedTerminal
+	60, // 68: bicast.agent.v1.Intercept.uplinks:type_name -> bicast.agent.v1.InterceptUplink
+	61, // 69: bicast.agent.v1.Intercept.relays:type_name -> bicast.agent.v1.InterceptRelay
+	59, // 70: bicast.agent.v1.InterceptedTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
+	56, // 71: bicast.agent.v1.InterceptRelay.onward:type_name -> bicast.agent.v1.PortForward
+	63, // 72: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
+	65, // 73: bicast.agent.v1.MeasureDistances.targets:type_name -> bicast.agent.v1.DistanceTarget
+	69, // 74: bicast.agent.v1.DistancesMeasured.distances:type_name -> bicast.agent.v1.Distance
+	70, // 75: bicast.agent.v1.Distance.routers:type_name -> bicast.agent.v1.Router
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -6145,20 +6420,26 @@ func file_api_agent_proto_init() {
 		return
 	}
 	file_api_agent_proto_msgTypes[2].OneofWrappers = []any{
+		(*JoinAnswer_Joined)(nil),
+		(*JoinAnswer_Refused)(nil),
+	}
+	file_api_agent_proto_msgTypes[4].OneofWrappers = []any{
 		(*FromAgent_Hello)(nil),
 		(*FromAgent_Report)(nil),
 		(*FromAgent_Result)(nil),
 		(*FromAgent_Fired)(nil),
 		(*FromAgent_ProbeReport)(nil),
 		(*FromAgent_DistancesMeasured)(nil),
+		(*FromAgent_Stopping)(nil),
 	}
-	file_api_agent_proto_msgTypes[3].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[6].OneofWrappers = []any{
 		(*FromController_Welcome)(nil),
 		(*FromController_Ack)(nil),
 		(*FromController_Directive)(nil),
+		(*FromController_End)(nil),
 	}
-	file_api_agent_proto_msgTypes[17].OneofWrappers = []any{}
-	file_api_agent_proto_msgTypes[29].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[20].OneofWrappers = []any{}
+	file_api_agent_proto_msgTypes[32].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
@@ -6179,10 +6460,10 @@ func file_api_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   66,
+			NumEnums:      3,
+			NumMessages:   69,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   0,
 		},
 		GoTypes:           file_api_agent_proto_goTypes,
 		DependencyIndexes: file_api_agent_proto_depIdxs,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The core: every switch, agent and override, and the configuration in force.
 
-It runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow, gRPC or HTTP.
+It runs in one thread (edges/runtime/service.py) and does not depend on OpenFlow, TLS or HTTP.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 package controllertest
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -14,10 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protodelim"
 
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
@@ -28,9 +26,6 @@ const Patience = time.Minute
 
 // Controller is a controller for tests. It listens at Sessions and Enrolment on the loopback.
 type Controller struct {
-	agentv1.UnimplementedAgentsServer
-	agentv1.UnimplementedEnrolmentServer
-
 	t         testing.TB
 	Authority *Authority
 	Shows     tls.Certificate // its certificate
@@ -63,15 +58,13 @@ func (b *Controller) Start() {
 	clients := x509.NewCertPool()
 	clients.AddCert(b.Authority.Certificate)
 	shows := []tls.Certificate{b.Shows}
-	b.Sessions = b.serve(b.Sessions, &tls.Config{
+	b.Sessions = b.serve(b.Sessions, b.session, &tls.Config{
 		Certificates: shows, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert,
-	}, func(s *grpc.Server) { agentv1.RegisterAgentsServer(s, b) })
-	b.Enrolment = b.serve(b.Enrolment, &tls.Config{Certificates: shows}, func(s *grpc.Server) {
-		agentv1.RegisterEnrolmentServer(s, b)
 	})
+	b.Enrolment = b.serve(b.Enrolment, b.enrol, &tls.Config{Certificates: shows})
 }
 
-// Stop ends every session as abruptly as a killed process.
+// Stop ends every session as abruptly as a killed process, without TLS's close_notify.
 func (b *Controller) Stop() {
 	for _, stop := range b.stop {
 		stop()
@@ -79,18 +72,38 @@ func (b *Controller) Stop() {
 	b.stop = nil
 }
 
-func (b *Controller) serve(address string, config *tls.Config, register func(*grpc.Server)) string {
+// serve calls handle for each connection, with a channel that Stop closes.
+func (b *Controller) serve(address string, handle func(*tls.Conn, <-chan struct{}), config *tls.Config) string {
 	b.t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.ForceServerCodec(codec{}))
-	register(server)
-	go server.Serve(listener)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Add(1)
+	go func() {
+		defer running.Done()
+		for {
+			plain, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Add(1)
+			go func() {
+				defer running.Done()
+				defer plain.Close()
+				defer context.AfterFunc(ctx, func() { plain.Close() })()
+				if conn := tls.Server(plain, config); conn.Handshake() == nil {
+					handle(conn, ctx.Done())
+				}
+			}()
+		}
+	}()
 	b.stop = append(b.stop, func() {
-		server.Stop()
-		listener.Close() // in case Serve has not started yet
+		stop()
+		listener.Close()
+		running.Wait()
 	})
 	return listener.Addr().String()
 }
@@ -106,24 +119,39 @@ func (b *Controller) Token(name string) trust.Token {
 	return trust.Token{Secret: secret, Pin: b.Authority.Pin()}
 }
 
-// Join implements agentv1.EnrolmentServer: a token is valid once, for one name.
-func (b *Controller) Join(_ context.Context, request *agentv1.JoinRequest) (*agentv1.JoinReply, error) {
+func (b *Controller) enrol(conn *tls.Conn, _ <-chan struct{}) {
+	request := &agentv1.JoinRequest{}
+	if protodelim.UnmarshalFrom(bufio.NewReader(conn), request) == nil {
+		protodelim.MarshalTo(conn, b.join(request))
+	}
+	conn.Close()
+}
+
+// join answers a request. A token is valid once, for one name.
+func (b *Controller) join(request *agentv1.JoinRequest) *agentv1.JoinAnswer {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.asked++
 	name, known := b.tokens[request.GetToken()]
 	delete(b.tokens, request.GetToken())
 	if !known || name != request.GetName() {
-		return nil, status.Error(codes.Unauthenticated, "the token is unknown, used, expired or another name's")
+		return refusal(agentv1.End_CREDENTIAL, "the token is unknown, used, expired or another name's")
 	}
 	signingRequest, err := x509.ParseCertificateRequest(request.GetSigningRequest())
 	if err != nil || signingRequest.CheckSignature() != nil || signingRequest.Subject.CommonName != name {
-		return nil, status.Error(codes.InvalidArgument, "the signing request is invalid")
+		return refusal(agentv1.End_REFUSED, "the signing request is invalid")
 	}
 	_, port, err := net.SplitHostPort(b.Sessions)
-	return &agentv1.JoinReply{
+	if err != nil {
+		return refusal(agentv1.End_PASSING, err.Error())
+	}
+	return &agentv1.JoinAnswer{Payload: &agentv1.JoinAnswer_Joined{Joined: &agentv1.JoinReply{
 		Certificate: b.Authority.Agent(name, signingRequest.PublicKey).Raw, Ca: b.Authority.Certificate.Raw, Session: ":" + port,
-	}, err
+	}}}
+}
+
+func refusal(cause agentv1.End_Cause, reason string) *agentv1.JoinAnswer {
+	return &agentv1.JoinAnswer{Payload: &agentv1.JoinAnswer_Refused{Refused: &agentv1.End{Cause: cause, Reason: reason}}}
 }
 
 // Asked returns the number of answered join requests.

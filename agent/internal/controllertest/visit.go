@@ -3,13 +3,13 @@
 package controllertest
 
 import (
-	"errors"
-	"fmt"
-	"io"
+	"bufio"
+	"bytes"
+	"crypto/tls"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"bicast/api/agentv1"
 )
@@ -17,37 +17,37 @@ import (
 // Visit is the session of one agent. The test sends the controller's messages.
 type Visit struct {
 	controller *Controller
-	stream     grpc.ServerStream
+	conn       *tls.Conn
 	messages   chan *agentv1.FromAgent
-	ended      chan error
-	halfClosed chan struct{} // closed when the agent half-closes the stream
+	stopping   chan struct{} // closed when the agent says that it stops
 }
 
-// Session implements agentv1.AgentsServer.
-func (b *Controller) Session(stream agentv1.Agents_SessionServer) error {
-	visit := &Visit{controller: b, stream: stream, messages: make(chan *agentv1.FromAgent, 1024), ended: make(chan error)}
-	visit.halfClosed = make(chan struct{})
-	b.visits <- visit
-	go func() {
-		defer close(visit.messages)
-		for {
-			message, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				close(visit.halfClosed)
-			}
-			if err != nil {
-				return
-			}
-			visit.messages <- message
-		}
-	}()
+// session reads an agent's messages until the connection ends.
+func (b *Controller) session(conn *tls.Conn, stopped <-chan struct{}) {
+	visit := &Visit{b, conn, make(chan *agentv1.FromAgent, 1024), make(chan struct{})}
+	defer close(visit.messages)
 	select {
-	case err := <-visit.ended:
-		return err
-	case <-visit.halfClosed:
-		return nil
-	case <-stream.Context().Done():
-		return stream.Context().Err()
+	case b.visits <- visit:
+	case <-stopped:
+		return
+	}
+	in := bufio.NewReader(conn)
+	for {
+		message := &agentv1.FromAgent{}
+		if protodelim.UnmarshalFrom(in, message) != nil {
+			return
+		}
+		if message.GetStopping() != nil {
+			close(visit.stopping)
+			visit.send(end(agentv1.End_PASSING, "the agent stopped"))
+			conn.Close()
+			return
+		}
+		select {
+		case visit.messages <- message:
+		case <-stopped:
+			return
+		}
 	}
 }
 
@@ -87,7 +87,7 @@ func (b *Controller) Welcomed(everyMS uint32) (*Visit, *agentv1.Hello) {
 	return visit, hello
 }
 
-// Word waits for the agent's next message.
+// Message waits for the agent's next message.
 func (v *Visit) Message() *agentv1.FromAgent {
 	v.controller.t.Helper()
 	select {
@@ -152,31 +152,49 @@ func (v *Visit) Ended() {
 	}
 }
 
-// Stopped waits until the agent half-closes the stream because it is stopped.
+// Stopped waits until the agent says that it stops.
 func (v *Visit) Stopped() {
 	v.controller.t.Helper()
 	select {
-	case <-v.halfClosed:
+	case <-v.stopping:
 	case <-time.After(Patience):
-		v.controller.t.Fatal("the agent did not half-close the stream")
+		v.controller.t.Fatal("the agent did not say that it stops")
 	}
 }
 
 // Say sends a message.
 func (v *Visit) Say(message *agentv1.FromController) {
 	v.controller.t.Helper()
-	if err := v.stream.SendMsg(message); err != nil {
+	if err := v.send(message); err != nil {
 		v.controller.t.Fatal(err)
 	}
 }
 
-// SayRaw sends bytes that need not be a message.
+func (v *Visit) send(message *agentv1.FromController) error {
+	var whole bytes.Buffer // one write, because tests send concurrently
+	if _, err := protodelim.MarshalTo(&whole, message); err != nil {
+		return err
+	}
+	_, err := v.conn.Write(whole.Bytes())
+	return err
+}
+
+// SayRaw sends bytes that need not be a message, after their length.
 func (v *Visit) SayRaw(b []byte) {
 	v.controller.t.Helper()
-	if err := v.stream.SendMsg(raw(b)); err != nil {
+	v.SayBare(protowire.AppendBytes(nil, b))
+}
+
+// SayBare sends bytes without their length.
+func (v *Visit) SayBare(b []byte) {
+	v.controller.t.Helper()
+	if _, err := v.conn.Write(b); err != nil {
 		v.controller.t.Fatal(err)
 	}
 }
+
+// SayUnwelcome sends a message that may make the agent end the connection before all of it is sent.
+func (v *Visit) SayUnwelcome(message *agentv1.FromController) { v.send(message) }
 
 // Take acknowledges a report.
 func (v *Visit) Take(report *agentv1.Report) {
@@ -190,27 +208,16 @@ func (v *Visit) Order(directive *agentv1.Directive) {
 	v.Say(&agentv1.FromController{Payload: &agentv1.FromController_Directive{Directive: directive}})
 }
 
-// End ends the stream.
-func (v *Visit) End(err error) { v.ended <- err }
-
-// raw is sent without encoding.
-type raw []byte
-
-type codec struct{}
-
-func (codec) Name() string { return "proto" }
-
-func (codec) Marshal(message any) ([]byte, error) {
-	if bytes, is := message.(raw); is {
-		return bytes, nil
-	}
-	return proto.Marshal(message.(proto.Message))
+// End ends the stream with a reason.
+func (v *Visit) End(cause agentv1.End_Cause, reason string) {
+	v.controller.t.Helper()
+	v.Say(end(cause, reason))
+	v.conn.CloseWrite() // the agent closes the connection, and loses nothing
 }
 
-func (codec) Unmarshal(bytes []byte, message any) error {
-	target, is := message.(proto.Message)
-	if !is {
-		return fmt.Errorf("%T is not a protobuf message", message)
-	}
-	return proto.Unmarshal(bytes, target)
+// Break ends the stream without a reason, as abruptly as a killed process.
+func (v *Visit) Break() { v.conn.NetConn().Close() }
+
+func end(cause agentv1.End_Cause, reason string) *agentv1.FromController {
+	return &agentv1.FromController{Payload: &agentv1.FromController_End{End: &agentv1.End{Cause: cause, Reason: reason}}}
 }

@@ -28,3 +28,7 @@ def directive(number: int, order: Directive) -> pb.FromController:
     word = pb.Directive(id=number)
     write(order, getattr(word, FIELDS[type(order).__name__]))
     return pb.FromController(directive=word)
+
+
+def end(cause: pb.End.Cause, reason: str) -> pb.FromController:
+    return pb.FromController(end=pb.End(cause=cause, reason=reason))

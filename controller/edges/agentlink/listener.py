@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listener for agents: it ends TLS and passes the plain stream to gRPC.
-
-gRPC's own TLS does not report refused peers. This listener knows a peer from its first byte and can disconnect it at
-any moment. gRPC sees each peer as an abstract Unix socket name (unix(7)) that only the controller can have bound.
+"""The listener for agents. It knows a peer from its first byte, and can disconnect it at any moment.
 
 Peers without a certificate of our authority, and all on the join listener, have slots of their own
 (edges/trust/admission.py).
@@ -11,77 +8,35 @@ Peers without a certificate of our authority, and all on the join listener, have
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import resource
-import secrets
 import socket
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from controller.edges.agentlink.connection import AgentConnection
 from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
-from controller.edges.trust.authority import Shown, shown
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals
-from controller.edges.trust.tls import CLOSED_WITHIN_S, HANDSHAKE_WITHIN_S, FrugalTls
+from controller.edges.trust.tls import HANDSHAKE_WITHIN_S
 from controller.model.settings import Endpoint
 
 log = logging.getLogger(__name__)
-
-
-async def received(
-    sock: socket.socket,
-    context: ssl.SSLContext,
-    protocol: asyncio.Protocol,
-    handshake_within_s: float,
-    closed_within_s: float,
-) -> None:
-    """Do the TLS handshake, then connect `protocol`, like connect_accepted_socket."""
-    loop = asyncio.get_running_loop()
-    shaken: asyncio.Future[None] = loop.create_future()
-    tls = FrugalTls(
-        loop,
-        protocol,
-        context,
-        shaken,
-        server_side=True,
-        ssl_handshake_timeout=handshake_within_s,  # type: ignore[arg-type]  # typeshed forgets fractions
-        ssl_shutdown_timeout=closed_within_s,
-    )
-    plain, _ = await loop.connect_accepted_socket(lambda: tls, sock)
-    try:
-        await shaken
-    except BaseException:
-        plain.abort()
-        raise
 
 
 WAITING = 512  # backlog: all agents of a large house reconnect at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
 MOST = 1024  # with a certificate
 MOST_STRANGERS = 512  # without one yet
-MOST_JOINING = 128  # unauthenticated, each with a gRPC connection; agents join one by one
+MOST_JOINING = 128  # unauthenticated; agents join one by one
 MOST_OF_A_NAME = 4  # one stream, and dead connections of a broken network
-DESCRIPTORS_EACH = 4  # network side, both ends of the Unix socket, and one unauthenticated peer
+ENDED_WITHIN_S = 2.0  # at a stop
+DESCRIPTORS_EACH = 2  # an agent, and one unauthenticated peer
 
 
-class AgentConnection:
-    """An agent's connection."""
-
-    def __init__(self, peer: str, certificate: Shown | None, outside: _End) -> None:
-        self.peer, self.certificate = peer, certificate
-        self._outside = outside
-
-    @property
-    def gone(self) -> bool:
-        return self._outside.over.done()
-
-    def leave(self, within_s: float) -> None:
-        """Abort after `within_s`, so that sent data can arrive first."""
-        asyncio.get_running_loop().call_later(within_s, self._outside.cut)
-
-
-AgentConnections = dict[str, AgentConnection]  # by gRPC's peer name
+AgentConnections = set[AgentConnection]  # that have done their handshake
+Serve = Callable[[AgentConnection], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -100,18 +55,14 @@ class AgentListener:
         self,
         listener: socket.socket,
         context: ssl.SSLContext,
-        behind: int,
+        serve: Serve,
         guests: AgentConnections,
         refusals: Refusals,
         familiar: Familiar,
         stays_s: float | None = None,
     ) -> None:
-        """`behind` is a descriptor (O_PATH) of gRPC's socket. `familiar` holds hosts of authenticated agents, at any
-        listener.
-
-        `stays_s` limits a connection's lifetime.
-        """
-        self._listener, self._context, self._behind = listener, context, behind
+        """`familiar` holds hosts of authenticated agents, at any listener. `stays_s` limits a connection's lifetime."""
+        self._listener, self._context, self._serve = listener, context, serve
         self._guests, self._refusals = guests, refusals
         self._familiar = familiar
         self._admission = Admission(familiar, time.monotonic())
@@ -141,6 +92,9 @@ class AgentListener:
                 await asyncio.sleep(0)  # sock_accept does not yield while the backlog is not empty
         finally:
             self._listener.close()
+            served = [place.attended for place in self._places if place.attended and not place.strange]
+            if served:  # their last messages are on the way
+                await asyncio.wait(served, timeout=ENDED_WITHIN_S)
             present = [place.attended for place in self._places if place.attended]
             for task in present:
                 task.cancel()
@@ -161,54 +115,33 @@ class AgentListener:
             self._refusals.note(oldest.peer, Reason.CROWD, sentence)
 
     async def _attend(self, sock: socket.socket, slot: ConnectionSlot) -> None:
-        outside = _End()
-        try:
-            await received(sock, self._context, outside, HANDSHAKE_WITHIN_S, CLOSED_WITHIN_S)
-        except OSError as error:  # includes SSLError and the timeout's error
-            self._refusals.note(slot.peer, Reason.HANDSHAKE, _why(error))
-            _untie(error)
-            return
-        except asyncio.CancelledError as error:
-            _untie(error)
-            raise
-        try:
-            guest = AgentConnection(slot.peer, _certificate(outside.transport), outside)
+        with sock:
+            guest = AgentConnection(sock, slot.peer, self._context)
+            try:
+                async with asyncio.timeout(HANDSHAKE_WITHIN_S):
+                    await guest.handshake()
+            except OSError as error:  # includes SSLError and the timeout's error
+                self._refusals.note(slot.peer, Reason.HANDSHAKE, _why(error))
+                return
             slot.strange = guest.certificate is None
             if guest.certificate is not None:
                 self._familiar.add(slot.host)
-            async with asyncio.timeout(self._stays_s):
-                await self._lead_on(guest, outside)
-        except TimeoutError:
-            pass
-        except OSError as error:
-            log.error("agent from %s: cannot be forwarded to gRPC: %s", slot.peer, error)
-        finally:
-            outside.cut()
-
-    async def _lead_on(self, guest: AgentConnection, outside: _End) -> None:
-        if guest.certificate is not None and (crowd := self._crowd(guest.certificate.name)):
-            self._refusals.note(guest.peer, Reason.CROWD, crowd, name=guest.certificate.name)
-            return
-        own = f"bicast-guest-{secrets.token_hex(16)}"
-        known_as = f"unix-abstract:{own}"
-        self._guests[known_as] = guest
-        inside = _End()
-        try:
-            await _connect(own, self._behind, inside)
-            outside.join(inside)
-            await asyncio.wait([outside.over, inside.over], return_when=asyncio.FIRST_COMPLETED)
-            inside.end()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSED_WITHIN_S):
-                    outside.end()
-                    await outside.over
-        finally:
-            inside.end()
-            del self._guests[known_as]
+                if crowd := self._crowd(guest.certificate.name):
+                    self._refusals.note(slot.peer, Reason.CROWD, crowd, name=guest.certificate.name)
+                    return
+            self._guests.add(guest)
+            try:
+                async with asyncio.timeout(self._stays_s):
+                    await self._serve(guest)
+                    await guest.close()
+            except TimeoutError:
+                pass
+            finally:
+                self._guests.remove(guest)
 
     def _crowd(self, name: str) -> str | None:
         """Return why another connection with a certificate of this name is refused, or None."""
-        names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
+        names = [each.certificate.name for each in self._guests if each.certificate is not None]
         if names.count(name) >= MOST_OF_A_NAME:
             return f"has {names.count(name)} connections open, the limit for one agent"
         if len(names) >= self._most:
@@ -217,94 +150,10 @@ class AgentListener:
         return None
 
 
-class _End(asyncio.Protocol):
-    """One side of a relayed connection, with backpressure to the other."""
-
-    def __init__(self) -> None:
-        self.over = asyncio.get_running_loop().create_future()
-        self._transport: asyncio.Transport | None = None
-        self._other: _End | None = None
-        self._ended = False
-        self._early = bytearray()  # before the other side was joined
-
-    def join(self, other: _End) -> None:
-        for one, another in ((self, other), (other, self)):
-            one._other = another
-            another.transport.write(bytes(one._early))
-            one._early.clear()
-            one.transport.resume_reading()
-
-    def end(self) -> None:
-        """Close after all written data is sent."""
-        if self._transport is not None and not self._ended:
-            self._ended = True  # a second close would break a later abort in asyncio's TLS
-            self._transport.close()
-
-    def cut(self) -> None:
-        if self._transport is not None and not self.over.done():
-            self._transport.abort()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.pause_reading()  # ineffective this early for plain transports of Python 3.11
-
-    def data_received(self, data: bytes) -> None:
-        if self._other is None:
-            self._early += data
-        else:
-            self._other.transport.write(data)
-
-    def pause_writing(self) -> None:
-        if self._other is not None:
-            self._other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self._other is not None:
-            self._other.transport.resume_reading()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
-
-
-async def _connect(own: str, behind: int, inside: _End) -> None:
-    loop = asyncio.get_running_loop()
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        sock.bind(f"\0{own}")
-        await loop.sock_connect(sock, f"/proc/self/fd/{behind}")
-        await loop.create_connection(lambda: inside, sock=sock)
-    except BaseException:
-        sock.close()
-        raise
-
-
-def _certificate(transport: asyncio.Transport) -> Shown | None:
-    der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    return shown(der) if der else None
-
-
 def _most_connections() -> int:
     """Return the connection limit of one listener. Both together use at most half of the descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
-
-
-def _untie(error: BaseException) -> None:
-    """Break the cycle between a failure and asyncio's frames, which hold the buffers.
-
-    Otherwise unauthenticated peers create cycles faster than the garbage collector runs.
-    """
-    one: BaseException | None = error
-    while one is not None:
-        one.__traceback__ = None
-        one = one.__cause__ or one.__context__
 
 
 def _why(error: OSError) -> str:
@@ -312,6 +161,8 @@ def _why(error: OSError) -> str:
         return f"its certificate was not issued by this controller ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS handshake: {error.reason or type(error).__name__}"
+    if isinstance(error, TimeoutError):
+        return f"TLS handshake: not finished within {HANDSHAKE_WITHIN_S:g} seconds"
     return f"TLS handshake: {str(error) or type(error).__name__}"
 
 

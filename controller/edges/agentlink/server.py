@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread that serves agents. The core posts orders to it and receives their reports.
 
-agent ── TLS ──► listener ──► gRPC ──► session ── post ──► core
-                                          ▲                 │
-                                          └──── perform ────┘
+agent ── TLS ──► listener ──► session ── post ──► core
+                                 ▲                 │
+                                 └──── perform ────┘
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import threading
 from collections import deque
@@ -19,11 +18,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
-from tempfile import TemporaryDirectory
 
-import grpc
-
-from controller.edges.agentlink import decode
 from controller.edges.agentlink.listener import AgentConnections, AgentListener, listening
 from controller.edges.agentlink.session import Post
 from controller.edges.agentlink.sessions import Sessions
@@ -76,19 +71,6 @@ JOINING_WITHIN_S = 30.0
 Vouch = Callable[[Vouched], None]  # called at each change of the valid certificates
 
 
-# github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
-OPTIONS = {
-    "grpc.max_concurrent_streams": 4,  # per connection
-    "grpc.http2.min_ping_interval_without_data_ms": 5_000,  # agents ping each 10 s
-    "grpc.keepalive_permit_without_calls": 1,
-    "grpc.http2.bdp_probe": 0,  # would ping beside each report; no report fills a window
-    "grpc.max_connection_idle_ms": 10_000,  # without a stream
-}
-# Above the limit in decode.py, whose error gives the reason.
-OF_SESSIONS = {"grpc.max_receive_message_length": 2 * decode.MOST_BYTES}
-OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
-
-
 class Agents:
     """The service for agents. Any thread may call its public methods."""
 
@@ -97,7 +79,7 @@ class Agents:
         self._bind, self._vouch = bind, vouch
         self._trust = Trust(settings.directory)
         self._refused = Refusals()
-        self._guests: AgentConnections = {}
+        self._guests: AgentConnections = set()
         self._listeners = {"listen": listening(settings.listen, "listen"), "join": listening(settings.join, "join")}
         self.listen, self.join = (_address(each) for each in self._listeners.values())
         self._loop = asyncio.new_event_loop()
@@ -121,7 +103,7 @@ class Agents:
         log.info("listening for agents at %s, for joins at %s", self.listen, self.join)
 
     def stop(self) -> None:
-        """End every stream with a status that names the reason, then the thread."""
+        """End every stream with a message that names the reason, then the thread."""
         self._calls.put(self._stopping.set)
         self._thread.join()
         with suppress(AgencyError):
@@ -241,12 +223,10 @@ class Agents:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        sessions, to_sessions = await _server(self._sessions.session_handler, OF_SESSIONS)
-        joining, to_joining = await _server(self._sessions.join_handler, OF_JOINING)
         at, noted = self._listeners, (self._guests, self._refused, Familiar())
         doors = (
-            AgentListener(at["listen"], self._trust.for_sessions(), to_sessions, *noted),
-            AgentListener(at["join"], self._trust.for_joining(), to_joining, *noted, JOINING_WITHIN_S),
+            AgentListener(at["listen"], self._trust.for_sessions(), self._sessions.session, *noted),
+            AgentListener(at["join"], self._trust.for_joining(), self._sessions.join, *noted, JOINING_WITHIN_S),
         )
         serving = [asyncio.create_task(door.serve()) for door in doors]
         self._ready.set_result(None)
@@ -254,29 +234,12 @@ class Agents:
         await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         await self._sessions.stop()
-        for server in (sessions, joining):
-            await server.stop(grace=1)
         for task in serving:
             task.cancel()
         outcomes = await asyncio.gather(*serving, return_exceptions=True)
-        for behind in (to_sessions, to_joining):
-            os.close(behind)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
-
-
-async def _server(handler: grpc.GenericRpcHandler, own: dict[str, int]) -> tuple[grpc.aio.Server, int]:
-    """Start a gRPC server and return a descriptor of its Unix socket.
-
-    The path is removed, so only AgentListener can reach the server.
-    """
-    server = grpc.aio.server(handlers=[handler], options=list({**OPTIONS, **own}.items()))
-    with TemporaryDirectory(prefix="bicast-") as place:
-        path = f"{place}/socket"
-        server.add_insecure_port(f"unix:{path}")
-        await server.start()
-        return server, os.open(path, os.O_PATH)
 
 
 def _address(listener: socket.socket) -> Endpoint:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One stream of one agent, from its hello to its end.
 
-    opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that
-                                                                                             says why
+    opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, which says why
 
 All of it runs in the agents' thread. The core confirms each event before the next message is read, so a slow core slows
 the agents.
@@ -13,14 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn, TypeVar
 
-import grpc
-
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode, encode
-from controller.edges.agentlink.listener import AgentConnection
+from controller.edges.agentlink.connection import AgentConnection
 from controller.edges.trust.authority import Shown
 from controller.edges.trust.refusals import Reason, Refused
 from controller.protocol.orders import ReportEvery
@@ -28,8 +26,6 @@ from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Ro
 
 # An event, and what to call in the agents' thread when the core has taken it
 Post = Callable[[AgentEvent, Callable[[], None]], None]
-
-Stream = grpc.aio.ServicerContext[bytes, pb.FromController]
 
 T = TypeVar("T")
 
@@ -44,6 +40,7 @@ SOONEST_AFTER_LONG = 1.0
 LONG_BYTES = 1 << 14  # some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: a malicious message of 4 MB takes 300 MB to decode
+LAST_WORDS_S = 1.0  # for the reason of the end to be sent
 BROKE_OFF = "the connection broke off"
 RESULT_MESSAGES = {
     "probe": "probe_report",
@@ -53,24 +50,24 @@ QUESTION = 0  # directive for a sign of life; the core's are higher
 
 
 class StreamEnd(Exception):
-    """The end of a stream, with gRPC status and reason."""
+    """The end of a stream, with its reason."""
 
-    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
+    def __init__(self, sentence: str, cause: pb.End.Cause = pb.End.PASSING) -> None:
         super().__init__(sentence)
-        self.code = code
+        self.cause = cause
 
 
 class AgentSession:
-    def __init__(self, number: int, guest: AgentConnection, certificate: Shown, stream: Stream, post: Post) -> None:
+    def __init__(self, number: int, guest: AgentConnection, certificate: Shown, post: Post) -> None:
         self.number, self.guest, self.certificate = number, guest, certificate
         self.over = asyncio.Event()
-        self._stream, self._post = stream, post
+        self._post = post
         self._received = asyncio.Event()  # a new event per message: every waiter sees it
         self._received_at = asyncio.get_running_loop().time()
         self._verdict: StreamEnd | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
-        self._saying: asyncio.Future[None] | None = None
+        self._speaking: asyncio.Task[None] | None = None
         self._unacknowledged: int | None = None
         self._unanswered: set[int] = set()
         self._unreported: dict[str, set[int]] = {did: set() for did in RESULT_MESSAGES.values()}  # without an outcome
@@ -96,7 +93,8 @@ class AgentSession:
         reason = BROKE_OFF
         self._say(encode.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
-        coroutines = (self._listen(opened.role), self._speak(), self._watch(), self._wait())
+        self._speaking = asyncio.create_task(self._speak())
+        coroutines = (self._listen(opened.role), self._watch(), self._wait())
         parts = [asyncio.create_task(part) for part in coroutines]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -110,15 +108,15 @@ class AgentSession:
                 part.cancel()
             try:
                 await asyncio.gather(*parts, return_exceptions=True)
-            finally:  # gRPC cancels a broken connection's stream, and sometimes again during this cleanup
+            finally:  # the listener may cancel the stream, and again during this cleanup
                 self._post(AgentClosed(self.number, reason), _nothing)
         raise AssertionError("a part of a stream ended without a reason")
 
     # From the agents' thread
 
-    def end(self, code: grpc.StatusCode, sentence: str) -> None:
+    def end(self, sentence: str, cause: pb.End.Cause = pb.End.PASSING) -> None:
         if self._verdict is None:
-            self._verdict = StreamEnd(code, sentence)
+            self._verdict = StreamEnd(sentence, cause)
             self._judged.set()
 
     def order(self, number: int, word: pb.FromController) -> None:
@@ -130,18 +128,20 @@ class AgentSession:
             self._unreported[did].add(number)
         self._say(word)
 
-    async def finished_saying(self) -> None:
-        """Write the last messages. An unread one blocks until the cut.
+    async def finish(self, end: pb.FromController) -> None:
+        """Send the last message. An agent that does not read may miss it."""
+        with suppress(OSError):  # includes the timeout's error
+            async with asyncio.timeout(LAST_WORDS_S):
+                if self._speaking is None:
+                    await self.guest.send(end.SerializeToString())
+                else:
+                    await self._outbox.put(end)
+                    await self._speaking
 
-        gRPC accepts no status before a pending write has ended.
-        """
-        if self._saying is not None:
-            await asyncio.wait([self._saying])
-        while not self._outbox.empty():
-            writing = self._write(self._outbox.get_nowait())
-            await asyncio.wait([writing])
-            if writing.cancelled() or writing.exception() is not None:
-                return
+    def drop(self) -> None:
+        """Send nothing any more."""
+        if self._speaking is not None:
+            self._speaking.cancel()
 
     async def answers(self, within_s: float) -> bool:
         """Return whether the agent sends any message within `within_s`. Ask for one."""
@@ -168,20 +168,20 @@ class AgentSession:
             if quiet_s < QUIET_S:
                 await asyncio.sleep(QUIET_S - quiet_s)
             elif not await self.answers(ANSWERS_WITHIN_S):
-                raise StreamEnd(grpc.StatusCode.UNAVAILABLE, f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
+                raise StreamEnd(f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
 
-    async def _speak(self) -> NoReturn:
-        while True:
-            self._saying = self._write(await self._outbox.get())
-            await asyncio.shield(self._saying)
-
-    def _write(self, word: pb.FromController) -> asyncio.Future[None]:
-        writing = asyncio.ensure_future(self._stream.write(word))
-        writing.add_done_callback(_retrieve_exception)  # a cancelled waiter would not retrieve it
-        return writing
+    async def _speak(self) -> None:
+        with suppress(OSError):  # the reader reports a broken connection
+            while True:
+                word = await self._outbox.get()
+                await self.guest.send(word.SerializeToString())
+                if word.HasField("end"):
+                    return
 
     async def _listen(self, role: Role) -> NoReturn:
         while (word := await self._read()) is not None:
+            if word.HasField("stopping"):
+                raise StreamEnd("it was stopped")
             self._received_at = asyncio.get_running_loop().time()
             self._received.set()
             self._received = asyncio.Event()
@@ -203,12 +203,11 @@ class AgentSession:
                     await self._tell(decode.distances_measured(self.number, word.distances_measured))
                 case _:
                     raise Refused(Reason.SPEECH, "sent a second hello")
-        # gRPC may report a broken connection as an ended stream first.
-        raise StreamEnd(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
+        raise StreamEnd(BROKE_OFF)
 
     async def _read(self) -> pb.FromAgent | None:
-        raw = await self._stream.read()
-        return await _in_its_turn(len(raw), lambda: decode.message(raw)) if isinstance(raw, bytes) else None
+        raw = await self.guest.receive(decode.MOST_BYTES)
+        return await _in_its_turn(len(raw), lambda: decode.message(raw)) if raw is not None else None
 
     async def _take(self, report: pb.Report, role: Role) -> None:
         if self._unacknowledged is not None:
@@ -262,7 +261,7 @@ class AgentSession:
         try:
             self._outbox.put_nowait(word)
         except asyncio.QueueFull:
-            self.end(grpc.StatusCode.RESOURCE_EXHAUSTED, f"does not read: {MOST_UNREAD} messages wait for it")
+            self.end(f"does not read: {MOST_UNREAD} messages wait for it")
 
 
 async def _in_its_turn(size_bytes: int, read: Callable[[], T]) -> T:
@@ -282,12 +281,6 @@ class Pace:
         self._left -= 1
         if self._left < 0:
             await asyncio.sleep(-self._left / self._per_s)
-
-
-def _retrieve_exception(saying: asyncio.Future[None]) -> None:
-    """Retrieve a write's exception, which asyncio would log. The stream's reader reports the broken connection."""
-    if not saying.cancelled():
-        saying.exception()
 
 
 def _nothing() -> None:

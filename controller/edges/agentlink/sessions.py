@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import grpc
 from google.protobuf.message import DecodeError
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode, encode
+from controller.edges.agentlink.connection import AgentConnection
 from controller.edges.agentlink.listener import AgentConnections
-from controller.edges.agentlink.session import AgentSession, Post, Stream, StreamEnd
+from controller.edges.agentlink.session import LAST_WORDS_S, AgentSession, Post, StreamEnd
 from controller.edges.trust.authority import Shown, Trust
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals, Refused
 from controller.protocol.orders import Directive, Relay
@@ -55,27 +56,24 @@ class Quarantine:
 
 
 ANSWERS_WITHIN_S = 2.0
-LAST_WORDS_S = 1.0  # for the status to arrive before the cut
+MOST_OF_A_REQUEST = 1 << 14  # bytes of a JoinRequest
 
-CODES = {
-    Reason.NAME: grpc.StatusCode.INVALID_ARGUMENT,
-    Reason.TOKEN_UNKNOWN: grpc.StatusCode.UNAUTHENTICATED,
-    Reason.TOKEN_USED: grpc.StatusCode.UNAUTHENTICATED,
-    Reason.TOKEN_OLD: grpc.StatusCode.UNAUTHENTICATED,
-    Reason.TOKEN_OF_ANOTHER: grpc.StatusCode.UNAUTHENTICATED,
-    Reason.REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
-    Reason.REVOKED: grpc.StatusCode.PERMISSION_DENIED,
-    Reason.REPLACED: grpc.StatusCode.PERMISSION_DENIED,
-    Reason.ROLE: grpc.StatusCode.PERMISSION_DENIED,
-    Reason.RIVAL: grpc.StatusCode.ALREADY_EXISTS,
-    Reason.SILENCE: grpc.StatusCode.DEADLINE_EXCEEDED,
-    Reason.FAULT: grpc.StatusCode.FAILED_PRECONDITION,
-    Reason.SPEECH: grpc.StatusCode.INVALID_ARGUMENT,
-}
+CAUSES = {
+    Reason.NAME: pb.End.REFUSED,
+    Reason.TOKEN_UNKNOWN: pb.End.CREDENTIAL,
+    Reason.TOKEN_USED: pb.End.CREDENTIAL,
+    Reason.TOKEN_OLD: pb.End.CREDENTIAL,
+    Reason.TOKEN_OF_ANOTHER: pb.End.CREDENTIAL,
+    Reason.REQUEST: pb.End.REFUSED,
+    Reason.REVOKED: pb.End.CREDENTIAL,
+    Reason.REPLACED: pb.End.CREDENTIAL,
+    Reason.ROLE: pb.End.CREDENTIAL,
+    Reason.FAULT: pb.End.REFUSED,
+}  # the others: PASSING
 
 
 class Sessions:
-    """The two services of api/agent.proto, in the agents' thread unless noted."""
+    """The sessions and joins behind the two listeners, in the agents' thread unless noted."""
 
     def __init__(
         self, trust: Trust, guests: AgentConnections, refusals: Refusals, post: Post, sessions_at: str
@@ -89,17 +87,6 @@ class Sessions:
         self._numbered: dict[
             int, AgentSession
         ] = {}  # the same by number; an ended one is in neither, and the core knows
-
-    @property
-    def session_handler(self) -> grpc.GenericRpcHandler:
-        # Bytes distinguish a malformed message from a broken connection.
-        handler: Any = grpc.stream_stream_rpc_method_handler(self._session, None, pb.FromController.SerializeToString)
-        return grpc.method_handlers_generic_handler("bicast.agent.v1.Agents", {"Session": handler})
-
-    @property
-    def join_handler(self) -> grpc.GenericRpcHandler:
-        handler: Any = grpc.unary_unary_rpc_method_handler(self._join, None, pb.JoinReply.SerializeToString)
-        return grpc.method_handlers_generic_handler("bicast.agent.v1.Enrolment", {"Join": handler})
 
     # From any thread
 
@@ -128,44 +115,41 @@ class Sessions:
         if fault:
             self._refusals.note(served.guest.peer, Reason.FAULT, reason, name=served.name)
             self._quarantine.fault(served.name, asyncio.get_running_loop().time())
-        served.end(grpc.StatusCode.FAILED_PRECONDITION, reason)
+        served.end(reason, pb.End.REFUSED)
 
     def revoke(self, name: str) -> None:
         """End every connection with a certificate of this name, with or without a stream."""
         if served := self._served.get(name):
-            served.end(grpc.StatusCode.PERMISSION_DENIED, f"the certificate of {name} was revoked")
-        for guest in self._guests.values():
+            served.end(f"the certificate of {name} was revoked", pb.End.CREDENTIAL)
+        for guest in self._guests:
             if guest.certificate is not None and guest.certificate.name == name:
-                guest.leave(LAST_WORDS_S)
+                guest.cut_after(LAST_WORDS_S)
 
     async def stop(self) -> None:
         ending = list(self._served.values())
         for session in ending:
-            session.end(grpc.StatusCode.UNAVAILABLE, "the controller is stopping; its orders stay in force")
+            session.end("the controller is stopping; its orders stay in force")
         for session in ending:
             await session.over.wait()
 
-    # The services
+    # The two listeners
 
-    async def _session(self, _words: object, stream: Stream) -> None:
-        guest = self._guests.get(stream.peer())
-        if guest is None or guest.certificate is None:
-            await stream.abort(
-                grpc.StatusCode.PERMISSION_DENIED, "sessions use the other address, and need a certificate"
-            )
-        name = guest.certificate.name
-        session = AgentSession(next(self._numbers), guest, guest.certificate, stream, self._post)
+    async def session(self, guest: AgentConnection) -> None:
+        assert guest.certificate is not None  # the listener's TLS requires one
+        session = AgentSession(next(self._numbers), guest, guest.certificate, self._post)
+        try:
+            await session.finish(await self._end_of(session))
+        finally:
+            session.drop()
+
+    async def _end_of(self, session: AgentSession) -> pb.FromController:
         try:
             await self._attend(session)
         except Refused as refused:
-            self._refusals.note(guest.peer, refused.reason, str(refused), name=name)
-            code, sentence = CODES[refused.reason], str(refused)
+            self._refusals.note(session.guest.peer, refused.reason, str(refused), name=session.name)
+            return encode.end(CAUSES.get(refused.reason, pb.End.PASSING), str(refused))
         except StreamEnd as ended:  # the core has received AgentClosed
-            code, sentence = ended.code, str(ended)
-        guest.leave(LAST_WORDS_S)
-        await session.finished_saying()
-        if code is not grpc.StatusCode.OK:
-            await stream.abort(code, sentence)
+            return encode.end(ended.cause, str(ended))
 
     async def _attend(self, session: AgentSession) -> NoReturn:
         name, serial = session.name, session.certificate.serial
@@ -189,7 +173,7 @@ class Sessions:
         while (old := self._served.get(name)) is not None:
             if self._trust.ledger.newer(name, newcomer.certificate.serial, than=old.certificate.serial):
                 sentence = f"{name} connected from {peer} with a newer certificate"
-                old.end(grpc.StatusCode.PERMISSION_DENIED, sentence)
+                old.end(sentence, pb.End.CREDENTIAL)
             elif await old.answers(ANSWERS_WITHIN_S):
                 raise Refused(
                     Reason.RIVAL,
@@ -199,7 +183,7 @@ class Sessions:
                 )
             else:
                 sentence = f"silent for {ANSWERS_WITHIN_S:g} s when it reconnected from {peer}"
-                old.end(grpc.StatusCode.ABORTED, sentence)
+                old.end(sentence)
             await old.over.wait()
 
     def _used(self, one: Shown) -> None:
@@ -208,26 +192,32 @@ class Sessions:
         except AgencyError as error:
             log.error("older certificates of %s stay valid: %s", one.name, error)
 
-    async def _join(self, raw: bytes, context: Stream) -> pb.JoinReply:
-        guest = self._guests.get(context.peer())
-        if guest is None or guest.certificate is not None:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "joins use the other address")
+    async def join(self, guest: AgentConnection) -> None:
+        answer = await self._joined(guest)
+        if answer is not None:
+            with suppress(OSError):
+                await guest.send(answer.SerializeToString())
+
+    async def _joined(self, guest: AgentConnection) -> pb.JoinAnswer | None:
         name = None
         try:
+            raw = await guest.receive(MOST_OF_A_REQUEST)
+            if raw is None:
+                return None
             request = _request(raw)
             name = request.name
             joined = await asyncio.to_thread(self._trust.join, name, request.token, request.signing_request)
         except Refused as refused:
             self._refusals.note(guest.peer, refused.reason, str(refused), claims=name)
-            await context.abort(CODES[refused.reason], str(refused))
+            cause = CAUSES.get(refused.reason, pb.End.PASSING)
+            return pb.JoinAnswer(refused=pb.End(cause=cause, reason=str(refused)))
         except AgencyError as error:
             log.error("agent %s from %s cannot join: %s", name, guest.peer, error)
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "the controller cannot save the enrolment: its log shows why"
-            )
+            reason = "the controller cannot save the enrolment: its log shows why"
+            return pb.JoinAnswer(refused=pb.End(reason=reason))
         log.info("agent %s joined from %s", name, guest.peer)
         certificate, ca = joined
-        return pb.JoinReply(certificate=certificate, ca=ca, session=self._sessions_at)
+        return pb.JoinAnswer(joined=pb.JoinReply(certificate=certificate, ca=ca, session=self._sessions_at))
 
 
 def _request(raw: bytes) -> pb.JoinRequest:

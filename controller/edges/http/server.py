@@ -16,6 +16,7 @@ import socket
 import ssl
 import threading
 import time
+from asyncio.sslproto import SSLProtocol
 from typing import Any
 
 import h11
@@ -27,7 +28,7 @@ from uvicorn.server import ServerState
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.token import is_loopback
 from controller.edges.trust.admission import Admission, Familiar, host_of
-from controller.edges.trust.tls import CLOSED_WITHIN_S, HANDSHAKE_WITHIN_S, FrugalTls, server_context
+from controller.edges.trust.tls import CLOSED_WITHIN_S, HANDSHAKE_WITHIN_S, server_context
 from controller.model.settings import Endpoint, Settings
 
 # One connection: uvicorn's own class would hold half a request for ever
@@ -161,8 +162,10 @@ class HttpConnection(H11Protocol):
         self._deadline = self.loop.call_later(seconds, self._expire)
 
 
-class TlsConnection(FrugalTls):
-    """The TLS of an HTTP connection."""
+class TlsConnection(SSLProtocol):
+    """The TLS of an HTTP connection. Unauthenticated peers take little memory: asyncio's buffer has 256 KiB."""
+
+    max_size = 4 << 10  # of a usual message; longer ones refill the buffer
 
     def __init__(self, http: HttpConnection, context: ssl.SSLContext, admission: Admission) -> None:
         super().__init__(

@@ -298,7 +298,6 @@ class Trust:
     def for_joining(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.set_alpn_protocols(["h2"])
         context.num_tickets = 0  # no resumption: each connection shows its certificate
         try:
             with _in_memory(self._authority.controllers) as path:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of the listeners: a server's context, and connections that take little memory before they authenticate."""
+"""TLS of the listeners: a server's context, and its limits."""
 
 from __future__ import annotations
 
 import ssl
-from asyncio.sslproto import SSLProtocol
 
 from controller.edges.state.files import readable
 from controller.model.settings import MutualTls, Tls
@@ -33,14 +32,3 @@ def server_context(tls: Tls) -> ssl.SSLContext:
         except OSError as error:
             raise TlsError(f"TLS authority {tls.ca}: {error}; expected PEM certificates") from error
     return context
-
-
-class FrugalTls(SSLProtocol):
-    """A connection with small buffers.
-
-    asyncio allocates 256 KiB before the first byte: two listeners full of unauthenticated peers took a quarter of a
-    gigabyte. A small buffer holds a usual message, and longer ones refill it. OpenSSL takes another 50 KiB during a
-    handshake.
-    """
-
-    max_size = 4 << 10

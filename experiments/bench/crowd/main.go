@@ -22,8 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"bicast/agent/session"
 	"bicast/agent/trust"
 )
@@ -52,7 +50,7 @@ func main() {
 			case <-time.After(spread * time.Duration(number) / time.Duration(len(invited))):
 			case <-ctx.Done():
 			}
-			dial := session.Dialer(filepath.Join(os.Args[1], one.name), grpc.WithStreamInterceptor(seen.listen))
+			dial := seen.listen(session.Dialer(filepath.Join(os.Args[1], one.name)))
 			session.New(dial, newHost(number, one), slog.New(slog.DiscardHandler)).Run(ctx)
 		}()
 	}

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
+	"bicast/agent/session"
 	"bicast/api/agentv1"
 )
 
@@ -29,36 +28,35 @@ type summary struct {
 	DecideMs []float64 `json:"decided_ms"`
 }
 
-// listen is a gRPC stream interceptor.
-func (t *tally) listen(
-	ctx context.Context, about *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
-	options ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	stream, err := open(ctx, about, conn, method, options...)
-	if err != nil {
-		return nil, err
+// listen returns dial with wires that report to the tally.
+func (t *tally) listen(dial func(context.Context) (session.Wire, error)) func(context.Context) (session.Wire, error) {
+	return func(ctx context.Context) (session.Wire, error) {
+		wire, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.mutex.Lock()
+		defer t.mutex.Unlock()
+		t.streams++
+		return &line{Wire: wire, tally: t}, nil
 	}
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.streams++
-	return &line{ClientStream: stream, tally: t}, nil
 }
 
 // A line is one stream. At most one report is unacknowledged.
 type line struct {
-	grpc.ClientStream
+	session.Wire
 	tally *tally
 	mutex sync.Mutex
 	sent  time.Time // the unacknowledged report
 }
 
-func (l *line) SendMsg(message any) error {
-	if word, is := message.(*agentv1.FromAgent); is && word.GetReport() != nil {
+func (l *line) Send(word *agentv1.FromAgent) error {
+	if word.GetReport() != nil {
 		l.mutex.Lock()
 		l.sent = time.Now()
 		l.mutex.Unlock()
 	}
-	return l.ClientStream.SendMsg(message)
+	return l.Wire.Send(word)
 }
 
 // since returns the time since the unacknowledged report, if there is one.
@@ -72,27 +70,24 @@ func (l *line) since(taken bool) (time.Duration, bool) {
 	return time.Since(sent), !sent.IsZero()
 }
 
-func (l *line) RecvMsg(message any) error {
-	if err := l.ClientStream.RecvMsg(message); err != nil {
-		return err
-	}
-	word, is := message.(*agentv1.FromController)
+func (l *line) Recv() (*agentv1.FromController, error) {
+	word, err := l.Wire.Recv()
 	switch {
-	case is && word.GetWelcome() != nil:
+	case word.GetWelcome() != nil:
 		select {
 		case l.tally.welcome <- struct{}{}:
 		default: // a reconnect
 		}
-	case is && word.GetAck() != nil:
+	case word.GetAck() != nil:
 		if took, is := l.since(true); is {
 			l.tally.add(&l.tally.takings, took)
 		}
-	case is && word.GetDirective().GetPrefer() != nil: // orders arrive before the acknowledgement of their report
+	case word.GetDirective().GetPrefer() != nil: // orders arrive before the acknowledgement of their report
 		if took, is := l.since(false); is {
 			l.tally.add(&l.tally.decisions, took)
 		}
 	}
-	return nil
+	return word, err
 }
 
 func (t *tally) add(to *[]time.Duration, took time.Duration) {

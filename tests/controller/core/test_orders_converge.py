@@ -33,7 +33,7 @@ from controller.model.config import Config
 from controller.model.in_force import InForce
 from controller.model.overrides import Overrides, RelayOverride
 from controller.protocol.enrolment import Credential
-from controller.protocol.orders import Caps, Direct
+from controller.protocol.orders import Caps, Choices, Direct, ReportEvery
 from controller.protocol.reports import (
     CLAMPS,
     ELIMINATES,
@@ -53,6 +53,7 @@ from tests.controller.features.peer_sites.test_tunnels import tunnelled
 from tests.fakes.holder import SHOWS, FakeHolder
 
 OF_A_SITE = (ELIMINATES, TUNNELS, PROBE, INTERCEPTS, NARROWS)
+IN_MEMORY = (Choices, ReportEvery)
 NAMES = ("home", "far", "oslo", "phone")
 FATES = ("done", "done", "lost", "without a result", "refused", "late", "twice")  # of orders
 SETTLED_S = 3 * ANSWERED_WITHIN_S
@@ -142,8 +143,9 @@ class Orders(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def lose(self, name: str) -> None:
-        """Lose what the agent has, as by a reload of the host's firewall."""
-        self.hosts[name].has.clear()
+        """Lose what the agent has in the kernel, as by a reload of the host's firewall."""
+        has = self.hosts[name].has
+        self.hosts[name].has = {kind: order for kind, order in has.items() if kind in IN_MEMORY}
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 6.0, 40.0]))
     def wait(self, seconds: float) -> None:

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import queue
+import select
+import socket
+import ssl
+import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
-import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -50,8 +53,50 @@ class Identity:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    code: grpc.StatusCode
-    said: str
+    """How a stream or a join ended."""
+
+    cause: pb.End.Cause | None  # None: the connection ended without a reason
+    said: str = ""
+
+
+def delimited(message: bytes) -> bytes:
+    length, left = bytearray(), len(message)
+    while left >= 0x80:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes((*length, left)) + message
+
+
+def received(connection: ssl.SSLSocket) -> bytes | None:
+    """Return the next message, or None at the end."""
+
+    def exactly(count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            part = connection.recv(count - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return found
+
+    try:
+        length = shift = 0
+        while (byte := exactly(1)[0]) >= 0x80:
+            length, shift = length | (byte & 0x7F) << shift, shift + 7
+        return exactly(length | byte << shift)
+    except (OSError, EOFError):
+        return None
+
+
+def connected(address: Endpoint, ca_pem: bytes, identity: Identity | None = None) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cadata=ca_pem.decode())
+    if identity is not None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(key_pem(identity.key) + pem(identity.certificate))
+            file.flush()
+            context.load_cert_chain(file.name)
+    plain = socket.create_connection((address.host, address.port), timeout=PATIENCE_S)
+    return context.wrap_socket(plain, server_hostname="bicast-controller")
 
 
 def join(
@@ -66,14 +111,15 @@ def join(
     wish = pb.JoinRequest(
         name=name, token=token.partition(".")[0], signing_request=request(name, key) if asked is None else asked
     )
-    with channel_to(str(address), ca_pem) as channel:
-        call = channel.unary_unary(
-            "/bicast.agent.v1.Enrolment/Join", pb.JoinRequest.SerializeToString, pb.JoinReply.FromString
-        )
-        try:
-            reply = call(wish, timeout=PATIENCE_S)
-        except grpc.RpcError as error:
-            return StreamStatus(error.code(), error.details())
+    with connected(address, ca_pem) as connection:
+        connection.sendall(delimited(wish.SerializeToString()))
+        raw = received(connection)
+    if raw is None:
+        return StreamStatus(None)
+    answer = pb.JoinAnswer.FromString(raw)
+    if answer.HasField("refused"):
+        return StreamStatus(answer.refused.cause, answer.refused.reason)
+    reply = answer.joined
     return Identity(
         x509.load_der_x509_certificate(reply.certificate), x509.load_der_x509_certificate(reply.ca), key, reply.session
     )
@@ -87,14 +133,10 @@ class Stream:
         self._reads = reads
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[pb.FromController | StreamStatus] = queue.SimpleQueue()
-        self._channel = channel_to(str(address), ca_pem, identity)
-        self._connected, self._lost = False, threading.Event()
-        self._channel.subscribe(self._see)
-        self._call = self._channel.stream_stream("/bicast.agent.v1.Agents/Session", None, pb.FromController.FromString)(
-            iter(self._outbox.get, None)
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._connection = connected(address, ca_pem, identity)
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._write)]
+        for thread in self._threads:
+            thread.start()
 
     def say(self, word: pb.FromAgent | bytes) -> None:
         self._outbox.put(word if isinstance(word, bytes) else word.SerializeToString())
@@ -108,7 +150,7 @@ class Stream:
         return word
 
     def ended(self) -> StreamStatus:
-        """Return the status of the session's end, skipping earlier messages."""
+        """Return the end of the session, skipping earlier messages."""
         while not isinstance(word := self.any_word(), StreamStatus):
             pass
         return word
@@ -123,33 +165,42 @@ class Stream:
         self.say(pb.FromAgent(report=pb.Report(sequence=sequence, interval_ms=1000, connections=connections)))
 
     def finish(self) -> None:
-        """The agent closes its sending side."""
-        self._outbox.put(None)
+        """The agent stops."""
+        self.say(pb.FromAgent(stopping=pb.Stopping()))
 
     def close(self) -> None:
-        self._call.cancel()
+        """End the connection without a word."""
         self._outbox.put(None)
-        self._reader.join()
-        self._channel.close()
+        with suppress(OSError):
+            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)  # SSLSocket's would let _read() see ciphertext
+        for thread in self._threads:
+            thread.join()
+        self._connection.close()
 
     def lost(self) -> None:
-        """Wait until the connection ends, and not only the stream in it."""
-        assert self._lost.wait(PATIENCE_S)
-
-    def _see(self, state: grpc.ChannelConnectivity) -> None:
-        ready = state is grpc.ChannelConnectivity.READY
-        if self._connected and not ready:
-            self._lost.set()
-        self._connected = self._connected or ready
+        """Wait until the connection has ended."""
+        ends = select.poll()
+        ends.register(self._connection, select.POLLRDHUP)  # poll(2) adds POLLHUP and POLLERR
+        assert ends.poll(1000 * PATIENCE_S)
 
     def _read(self) -> None:
-        try:
-            for word in islice(self._call, self._reads):
-                self._inbox.put(word)
-        except grpc.RpcError:
-            pass
-        if self._reads is None:
-            self._inbox.put(StreamStatus(self._call.code(), self._call.details()))
+        left = self._reads
+        while left is None or left > 0:
+            raw = received(self._connection)
+            if raw is None:
+                self._inbox.put(StreamStatus(None))
+                return
+            word = pb.FromController.FromString(raw)
+            if word.HasField("end"):
+                self._inbox.put(StreamStatus(word.end.cause, word.end.reason))
+                return
+            self._inbox.put(word)
+            left = left and left - 1
+
+    def _write(self) -> None:
+        with suppress(OSError):
+            while (message := self._outbox.get()) is not None:
+                self._connection.sendall(delimited(message))
 
 
 def pem(certificate: x509.Certificate) -> bytes:
@@ -160,14 +211,3 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def channel_to(address: str, ca_pem: bytes, identity: Identity | None = None) -> grpc.Channel:
-    own = (key_pem(identity.key), pem(identity.certificate)) if identity else (None, None)
-    options = [
-        ("grpc.ssl_target_name_override", "bicast-controller"),
-        ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each channel
-        ("grpc.enable_retries", 0),
-        ("grpc.max_send_message_length", -1),
-    ]
-    return grpc.secure_channel(address, grpc.ssl_channel_credentials(ca_pem, *own), options)

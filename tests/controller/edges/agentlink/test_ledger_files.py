@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import grpc
 import pytest
 
+from api import agent_pb2 as pb
 from controller.edges.agentlink.server import Agents
 from controller.edges.state import files
 from controller.edges.trust import authority, ledger
@@ -186,13 +186,13 @@ def test_revocation_on_a_full_disk_acts_at_once(disk: Path, on_disk: FakeControl
     _fill(disk)
     answer = on_disk.agents.revoke("phone")
     assert answer.changed and "No space left" in answer.failed[0]
-    assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
+    assert stream.ended().cause == pb.End.CREDENTIAL
     ledger_file = on_disk.directory / "ledger.json"
     assert json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"] is None
     (disk / "else").unlink()
     until(lambda: json.loads(ledger_file.read_text())["agents"]["phone"]["revoked_at"], "it is saved", PATIENCE_S)
     on_disk.again()
-    assert on_disk.stream(identity).ended().code is grpc.StatusCode.PERMISSION_DENIED
+    assert on_disk.stream(identity).ended().cause == pb.End.CREDENTIAL
 
 
 @pytest.mark.parametrize("unwritable", ["full", "read-only"])
@@ -227,7 +227,7 @@ def test_token_stays_valid_when_the_ledger_cannot_be_saved(fake_controller: Fake
     beside = fake_controller.directory / "ledger.json.new"
     beside.mkdir()
     ended = fake_controller.join("phone", token)
-    assert isinstance(ended, StreamStatus) and ended.code is grpc.StatusCode.UNAVAILABLE
+    assert isinstance(ended, StreamStatus) and ended.cause == pb.End.PASSING
     beside.rmdir()
     assert isinstance(fake_controller.join("phone", token), Identity)
 

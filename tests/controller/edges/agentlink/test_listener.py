@@ -6,28 +6,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import queue
 import resource
 import signal
 import socket
 import ssl
 import subprocess
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from pathlib import Path
 
-import grpc
 import pytest
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import listener as agent_listener
 from controller.edges.agentlink import server, session
+from controller.edges.agentlink.connection import AgentConnection
 from controller.edges.trust import admission
 from controller.edges.trust.admission import Familiar
 from controller.edges.trust.refusals import AgencyError, Refusals
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
-from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to, key_pem, pem
+from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, key_pem, pem
 from tests.controller.edges.agentlink.fake_controller import FakeController, Log, bind, refused
 from tests.controller.edges.openflow.switches import until
 
@@ -37,7 +35,6 @@ TREE = Path(__file__).resolve().parents[4]
 def silent_tls_client(fake_controller: FakeController) -> ssl.SSLSocket:
     """Return a connection that sends nothing after its handshake."""
     context = ssl.create_default_context(cadata=fake_controller.ca_pem.decode())
-    context.set_alpn_protocols(["h2"])
     at = fake_controller.agents.join
     plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S)
     return context.wrap_socket(plain, server_hostname="bicast-controller")
@@ -59,21 +56,21 @@ def test_unfinished_handshake_times_out(
     assert "0.2 seconds" in refused(fake_controller, log, "handshake")
 
 
-def open_tls_protocols() -> int:
-    return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+def open_connections() -> int:
+    return sum(isinstance(each, AgentConnection) for each in gc.get_objects())
 
 
 def test_closed_connections_need_no_garbage_collection(fake_controller: FakeController) -> None:
     at = fake_controller.agents.listen
     gc.collect()
-    before = open_tls_protocols()
+    before = open_connections()
     gc.disable()
     try:
         for _ in range(20):
             with socket.create_connection((at.host, at.port), timeout=PATIENCE_S):
                 pass
-        ended = lambda: (fake_controller.agents.refusals()["handshake"], open_tls_protocols()) == (20, before)  # noqa: E731
-        until(ended, "each is counted and released", PATIENCE_S)  # asyncio reports no event then
+        ended = lambda: (fake_controller.agents.refusals()["handshake"], open_connections()) == (20, before)  # noqa: E731
+        until(ended, "each is counted and released", PATIENCE_S)  # no event reports that
     finally:
         gc.enable()
 
@@ -137,7 +134,7 @@ def test_listeners_full_of_peers_use_less_than_60_mb(build: Callable[[], FakeCon
         for _ in range(some):
             for at in (fake_controller.agents.listen, fake_controller.agents.join):
                 stack.enter_context(silent_client(at, b"\x16\x03\x01\x02\x00"))
-        until(lambda: open_tls_protocols() >= 2 * some, "asyncio accepts them, without an event", PATIENCE_S)
+        until(lambda: open_connections() >= 2 * some, "they are accepted, without an event", PATIENCE_S)
         each = (resident_bytes() - before) / (2 * some)
     assert sum(places) * each < 60e6
 
@@ -174,11 +171,14 @@ def test_accept_yields_to_connections_that_wait(fake_controller: FakeController)
             seen.append("attended")
             sock.close()
 
+    async def nobody(_: AgentConnection) -> None:
+        raise AssertionError("no handshake was made")
+
     async def serve() -> None:
         listener = agent_listener.listening(Endpoint("127.0.0.1", 0), "listen")
         at = Endpoint(*listener.getsockname())
         waiting = [silent_client(at) for _ in range(5)]
-        watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals(), Familiar())
+        watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), nobody, set(), Refusals(), Familiar())
         serving = asyncio.create_task(watched.serve())
         while seen.count("taken") < len(waiting):
             await asyncio.sleep(0)
@@ -198,7 +198,6 @@ def test_client_with_an_older_tls_is_refused(
     identity = fake_controller.enrolled("phone")
     (tmp_path / "phone.pem").write_bytes(key_pem(identity.key) + pem(identity.certificate))
     context = ssl.create_default_context(cadata=fake_controller.ca_pem.decode())
-    context.set_alpn_protocols(["h2"])
     context.load_cert_chain(tmp_path / "phone.pem")
     at = getattr(fake_controller.agents, listener)
     for newest, welcome in ((ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)):
@@ -226,7 +225,7 @@ def test_agents_beyond_the_limit_are_refused(
     # Only the stream counts towards the limit: enrolled() has ended its join connection.
     stream, _ = fake_controller.served(fake_controller.enrolled("phone"))
     laptop = fake_controller.enrolled("laptop")
-    assert fake_controller.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert fake_controller.stream(laptop).ended().cause is None
     assert "1 connections are open" in refused(fake_controller, log, "crowd")
     stream.close()
     fake_controller.closed()
@@ -234,19 +233,9 @@ def test_agents_beyond_the_limit_are_refused(
         pass
 
 
-def test_connection_without_a_stream_is_closed(
-    build: Callable[[], FakeController], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(server.OPTIONS, "grpc.max_connection_idle_ms", 500)
-    fake_controller = build()
-    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
-    with channel_to(
-        str(fake_controller.agents.listen), fake_controller.ca_pem, fake_controller.enrolled("phone")
-    ) as channel:
-        channel.subscribe(states.put, try_to_connect=True)
-        while states.get(timeout=PATIENCE_S) is not grpc.ChannelConnectivity.READY:
-            pass
-        assert states.get(timeout=PATIENCE_S) is grpc.ChannelConnectivity.IDLE
+def test_connection_without_a_hello_is_closed(fake_controller: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "HELLO_WITHIN_S", 0.2)
+    fake_controller.stream(fake_controller.enrolled("phone"), reads=0).lost()
 
 
 def test_one_certificate_is_limited_in_connections(
@@ -255,38 +244,9 @@ def test_one_certificate_is_limited_in_connections(
     monkeypatch.setattr(agent_listener, "MOST_OF_A_NAME", 1)
     identity = fake_controller.enrolled("phone")
     fake_controller.served(identity)
-    assert fake_controller.stream(identity).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert fake_controller.stream(identity).ended().cause is None
     assert "'phone'" in refused(fake_controller, log, "crowd")
     fake_controller.served(fake_controller.enrolled("laptop"))
-
-
-def test_internal_sockets_are_not_reachable_by_name(fake_controller: FakeController) -> None:
-    """A user who knew a name from /proc/net/unix could exhaust all file descriptors."""
-    fake_controller.served(fake_controller.enrolled("phone"))
-    names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "bicast-" in line}
-    behind = {name for name in names if name.endswith("/socket")}
-    assert len(behind) >= 2 and not any(Path(name).parent.exists() for name in behind)
-    taken = names - behind
-    assert taken and all(name.startswith("@bicast-guest-") for name in taken), "connecting ends, which accept nothing"
-    with socket.socket(socket.AF_UNIX) as borrower, pytest.raises(OSError):
-        borrower.bind("\0" + taken.pop()[1:])
-
-
-@pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
-def test_direct_connection_to_an_internal_socket_is_refused(fake_controller: FakeController, method: str) -> None:
-    """The caller is in this process and has the socket."""
-    fake_controller.served(fake_controller.enrolled("phone"))
-    sockets = [each for each in Path("/proc/self/fd").iterdir() if "/socket (deleted)" in str(each.resolve())]
-    codes = set()
-    for each in sockets:
-        with grpc.insecure_channel(f"unix:{each}") as channel:
-            call = channel.unary_unary(f"/bicast.agent.v1.{method}")
-            with pytest.raises(grpc.RpcError) as refusal:
-                call(HELLO.SerializeToString(), timeout=PATIENCE_S)
-        codes.add(refusal.value.code())
-    assert codes == {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}, (
-        "one of the two sockets serves the method"
-    )
 
 
 def test_unavailable_address_is_named(fake_controller: FakeController, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_agent_joins_is_revoked_and_joins_again(agent_host: AgentHost) -> None:
     assert "127.0.0.1:" in agent_host.bicast("agents")
 
     assert "phone is revoked; its stream, from 127.0.0.1:" in agent_host.bicast("revoke", "phone")
-    agent_host.until(lambda: "the certificate of phone was revoked (PermissionDenied)" in agent_host.log("phone"))
+    agent_host.until(lambda: "the certificate of phone was revoked" in agent_host.log("phone"))
     assert agent.poll() is None, "it is disconnected, but keeps running"
     agent_host.until(lambda: not agent_host.reports())
     agent.terminate()

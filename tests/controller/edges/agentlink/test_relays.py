@@ -7,7 +7,6 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -66,7 +65,7 @@ def test_revoked_relay_is_told_to_stop_before_the_disconnect(fake_controller: Fa
     words = [stream.on_event().directive for _ in numbers]
     assert [word.id for word in words] == list(numbers)
     assert all(word.HasField("relay") and not word.relay.port and not word.relay.certificate for word in words)
-    assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
+    assert stream.ended().cause == pb.End.CREDENTIAL
 
 
 def test_valid_credentials_are_reported_at_start_and_on_change(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 
-import grpc
 import pytest
 from cryptography import x509
 
@@ -32,7 +31,7 @@ def test_hello_with_another_role_than_certified_is_refused(
         assert fake_controller.event(AgentOpened).role is bound
         return
     ended = stream.ended()
-    assert ended.code is grpc.StatusCode.PERMISSION_DENIED and fake_controller.quiet()
+    assert ended.cause == pb.End.CREDENTIAL and fake_controller.quiet()
     assert ended.said == (
         f"phone has the role {said}, but its certificate is for a {bound}: run it with `--role "
         f"{bound}`; or run `bicast enroll phone --role {said}` on the controller, and join again"

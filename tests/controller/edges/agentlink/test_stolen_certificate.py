@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import grpc
 import pytest
 
 from api import agent_pb2 as pb
@@ -42,7 +41,7 @@ def test_second_stream_is_refused_while_the_first_answers(
 ) -> None:
     first, opened, second = rivals(fake_controller)
     first.say(sign)
-    assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
+    assert second.ended().cause == pb.End.PASSING
     line = refused(fake_controller, log, "rival")
     assert f"phone is already connected from {opened.peer}" in line and "revoke phone" in line
     if sign is REPORT:
@@ -64,7 +63,7 @@ def test_stream_that_does_not_answer_is_replaced(
     closed, opened = fake_controller.event(AgentClosed), fake_controller.event(AgentOpened)
     assert closed.session == old.session and f"reconnected from {opened.peer}" in closed.reason
     assert opened.session > old.session
-    assert first.ended().code is grpc.StatusCode.ABORTED
+    assert first.ended().cause == pb.End.PASSING
     second.report(1)
     assert second.on_event().ack.sequence == 1
 
@@ -81,6 +80,6 @@ def test_waiting_stream_is_admitted_when_the_first_ends(fake_controller: FakeCon
 def test_waiting_stream_is_refused_after_a_revocation(fake_controller: FakeController) -> None:
     _, _, second = rivals(fake_controller)
     fake_controller.agents.revoke("phone")
-    assert second.ended().code is grpc.StatusCode.PERMISSION_DENIED
+    assert second.ended().cause == pb.End.CREDENTIAL
     fake_controller.closed()
     assert fake_controller.quiet()

@@ -7,13 +7,13 @@ import base64
 import hashlib
 import threading
 
-import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from api import agent_pb2 as pb
 from controller.edges.trust import ledger
 from controller.protocol.enrolment import UnknownAgent
 from controller.protocol.requests import Impossible
@@ -21,7 +21,7 @@ from tests.controller.edges.agentlink.agent import PATIENCE_S, Identity, StreamS
 from tests.controller.edges.agentlink.fake_controller import FakeController, Log, refused
 from tests.controller.edges.agentlink.test_listener import silent_tls_client
 
-UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+UNAUTHENTICATED = pb.End.CREDENTIAL
 
 
 def test_token_pins_the_ca_and_only_its_hash_is_stored(fake_controller: FakeController) -> None:
@@ -45,7 +45,7 @@ def test_token_is_valid_once(fake_controller: FakeController, log: Log) -> None:
     token = fake_controller.agents.invite("phone").token
     assert isinstance(fake_controller.join("phone", token), Identity)
     replayed = refusal(fake_controller, "phone", token)
-    assert replayed.code is UNAUTHENTICATED and "was already used" in replayed.said
+    assert replayed.cause == UNAUTHENTICATED and "was already used" in replayed.said
     assert "`bicast enroll phone` makes a new one" in replayed.said
     assert "'phone'" in refused(fake_controller, log, "token_used")
 
@@ -68,7 +68,7 @@ def test_withdrawn_token_is_refused_and_the_certificate_stays(fake_controller: F
 def test_token_is_valid_after_an_interrupted_join(fake_controller: FakeController) -> None:
     token = fake_controller.agents.invite("phone").token
     with silent_tls_client(fake_controller) as begun:
-        begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        begun.sendall(b"\x40\x0a")  # of 64 bytes
     assert isinstance(fake_controller.join("phone", token), Identity)
 
 
@@ -96,14 +96,14 @@ def test_token_expires_after_15_minutes(
 ) -> None:
     monkeypatch.setattr(ledger, "TOKEN_LIVES_S", -1)
     ended = refusal(fake_controller, "phone", fake_controller.agents.invite("phone").token)
-    assert ended.code is UNAUTHENTICATED and "has expired" in ended.said
+    assert ended.cause == UNAUTHENTICATED and "has expired" in ended.said
     refused(fake_controller, log, "token_old")
 
 
 def test_token_is_for_one_name_and_stays_valid_for_it(fake_controller: FakeController, log: Log) -> None:
     token = fake_controller.agents.invite("phone").token
     ended = refusal(fake_controller, "laptop", token)
-    assert ended.code is UNAUTHENTICATED and "for another name" in ended.said
+    assert ended.cause == UNAUTHENTICATED and "for another name" in ended.said
     refused(fake_controller, log, "token_of_another")
     assert isinstance(fake_controller.join("phone", token), Identity)
 
@@ -119,7 +119,7 @@ def test_invalid_agent_name_is_refused_everywhere(fake_controller: FakeControlle
     with pytest.raises(Impossible, match="not a valid name for an agent"):
         fake_controller.agents.invite(name)
     asked = request("phone", new_key())
-    assert refusal(fake_controller, name, "a" * 26, asked=asked).code is grpc.StatusCode.INVALID_ARGUMENT
+    assert refusal(fake_controller, name, "a" * 26, asked=asked).cause == pb.End.REFUSED
     refused(fake_controller, log, "name")
 
 
@@ -163,6 +163,6 @@ def test_invalid_signing_request_leaves_the_token_valid(
 ) -> None:
     token = fake_controller.agents.invite("phone").token
     ended = refusal(fake_controller, "phone", token, asked=asked)
-    assert ended.code is grpc.StatusCode.INVALID_ARGUMENT and says in ended.said
+    assert ended.cause == pb.End.REFUSED and says in ended.said
     refused(fake_controller, log, "request")
     assert isinstance(fake_controller.join("phone", token), Identity)
