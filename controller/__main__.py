@@ -100,7 +100,7 @@ def _serve(path: str) -> None:
         reading = (service.snapshot, service.program, service.decisions)
         reader_token = api_token.written(settings.reader_token_file) if settings.reader_token_file else None
         records = Records.beside(settings.state_file)
-        recorder = Recorder(service.snapshot, records.events)
+        recorder = Recorder(service.watched, records.events)
         api = Serving(make_app(*reading, service, token, agents or NoAgents(), records, reader_token), listening, tls)
         stack.callback(api.stop)
         wires.append(Wire(settings.openflow, settings.tls, service.post))

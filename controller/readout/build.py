@@ -12,6 +12,7 @@ from controller.core.core import Core
 from controller.features.copies.metered_uplinks import Budgets
 from controller.features.peer_sites.manager import PeerSites
 from controller.features.relays import readout
+from controller.features.steering.terminal import Steered
 from controller.model.config import Site, Terminal, TerminalAddress
 from controller.model.in_force import InForce
 from controller.model.overrides import in_class
@@ -27,9 +28,11 @@ from controller.readout.snapshot import (
     BudgetView,
     ClassView,
     CopiesView,
+    DecisionView,
     DeviceView,
     FittingView,
     GatewayView,
+    HealthView,
     NextHopView,
     SilentView,
     Snapshot,
@@ -37,6 +40,8 @@ from controller.readout.snapshot import (
     TunnelView,
     UnidentifiedView,
     UplinkView,
+    Watched,
+    WatchedTerminal,
 )
 from controller.readout.why import active_by, agent_view, decision_view, health_views, traffic_view
 from controller.switches.switch import Switch
@@ -65,6 +70,31 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
         config_loads=core.config_loads,
         openflow_unproven=core.config.settings.unproven,
     )
+
+
+def watched(core: Core, now: float, wall_offset_s: float) -> Watched:
+    return Watched(
+        gateways=tuple(
+            _gateway(switch, core.peer_sites, core.budgets, wall_offset_s) for switch in core.switches.values()
+        ),
+        terminals=tuple(
+            WatchedTerminal(each.name, each.site.name, *_health_and_decision(core, each, now, wall_offset_s))
+            for each in core.steering.steered.values()
+        ),
+        agents=tuple(agent_view(core, agent, wall_offset_s) for agent in core.agents.known.values()),
+        relays=readout.relay_views(core.relays, core.overrides, now),
+        config_failures=core.config_failures,
+        config_error=str(core.config_error) if core.config_error else None,
+        config_loads=core.config_loads,
+    )
+
+
+def _health_and_decision(
+    core: Core, steered: Steered, now: float, wall_offset_s: float
+) -> tuple[tuple[HealthView, ...], DecisionView | None]:
+    newest = core.steering.logbook.newest(steered.name)
+    decision = decision_view(newest, wall_offset_s) if newest is not None else None
+    return tuple(health_views(core, steered, now, wall_offset_s)), decision
 
 
 def buckets(core: Core) -> tuple[BucketView, ...]:
@@ -171,7 +201,7 @@ def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> 
     ids, counted = counting_ids(site), _flows_counted(switch)
     for terminal in site.terminals:
         sent, received = ids[terminal.name]
-        newest = core.steering.logbook.newest(terminal.name)
+        paths, decision = _health_and_decision(core, core.steering.steered[terminal.name], now, wall_offset_s)
         yield TerminalView(
             name=terminal.name,
             gateway=site.name,
@@ -189,8 +219,8 @@ def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> 
             received=_counted(counted, received),
             classes=tuple(_class(site, terminal, each.name, in_force) for each in site.named),
             traffic=traffic_view(core.copying.traffic, site, terminal, now),
-            paths=tuple(health_views(core, core.steering.steered[terminal.name], now, wall_offset_s)),
-            last_decision=decision_view(newest, wall_offset_s) if newest is not None else None,
+            paths=paths,
+            last_decision=decision,
         )
 
 

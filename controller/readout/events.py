@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events between two snapshots, in a person's words.
+"""The events between two moments, in a person's words.
 
 Devices that meet the same fate at once share one event: when an uplink of 250 devices dies, a person reads one line.
 """
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from controller.features.steering.logbook import By
 from controller.policy.paths.health import UplinkHealth
-from controller.readout.snapshot import DecisionView, GatewayView, Snapshot, TerminalView, UplinkView
+from controller.readout.snapshot import DecisionView, GatewayView, UplinkView, Watched, WatchedTerminal
 from controller.switches.switch import GatewayState
 
 MOST_NAMED = 3  # terminals in a sentence
@@ -36,7 +36,7 @@ class Event:
     terminals: tuple[str, ...] = ()
 
 
-def events(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def events(before: Watched, after: Watched) -> Iterator[Event]:
     yield from _config(before, after)
     yield from _gateways(before, after)
     yield from _terminals(before, after)
@@ -44,14 +44,14 @@ def events(before: Snapshot, after: Snapshot) -> Iterator[Event]:
     yield from _relays(before, after)
 
 
-def _config(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _config(before: Watched, after: Watched) -> Iterator[Event]:
     if after.config_error is not None and after.config_failures > before.config_failures:
         yield Event(f"gateway.yaml was refused, the last valid one stays: {after.config_error}")
     elif after.config_error is None and after.config_loads > before.config_loads:
         yield Event("gateway.yaml was read again and is in force")
 
 
-def _gateways(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _gateways(before: Watched, after: Watched) -> Iterator[Event]:
     for old, new in _pairs(_by_name(before.gateways), _by_name(after.gateways)):
         if (old.state is GatewayState.STEADY) is not (new.state is GatewayState.STEADY):
             yield Event(_gateway_sentence(new), new.name)
@@ -78,7 +78,7 @@ def _uplink(gateway: GatewayView, old: UplinkView, new: UplinkView) -> Iterator[
         yield Event(f"copies over {new.name} stop: {new.budget.barred}", gateway.name, (new.name,))
 
 
-def _terminals(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _terminals(before: Watched, after: Watched) -> Iterator[Event]:
     alike: dict[tuple[str, tuple[str, ...], str], dict[str, str]] = {}  # reasons by terminal
     for old, new in _pairs(_by_name(before.terminals), _by_name(after.terminals)):
         for uplinks, phrase, reason in (*_health(old, new), *_decision(old, new)):
@@ -89,7 +89,7 @@ def _terminals(before: Snapshot, after: Snapshot) -> Iterator[Event]:
         yield Event(f"{phrase.format(names)}: {reason}", gateway, uplinks, tuple(reasons))
 
 
-def _health(old: TerminalView, new: TerminalView) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def _health(old: WatchedTerminal, new: WatchedTerminal) -> Iterator[tuple[tuple[str, ...], str, str]]:
     was = {each.uplink: each.health for each in old.paths}
     for each in new.paths:
         before = was.get(each.uplink, UplinkHealth.UNKNOWN)
@@ -99,7 +99,7 @@ def _health(old: TerminalView, new: TerminalView) -> Iterator[tuple[tuple[str, .
         yield (each.uplink,), f"{each.uplink} is {state} for {{}}", each.reason
 
 
-def _decision(old: TerminalView, new: TerminalView) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def _decision(old: WatchedTerminal, new: WatchedTerminal) -> Iterator[tuple[tuple[str, ...], str, str]]:
     made = new.last_decision
     if made is None or (old.last_decision is not None and made.number <= old.last_decision.number):
         return
@@ -114,14 +114,14 @@ def _move(made: DecisionView) -> str:
     return f"{made.uplink} took over from {made.left} for {{}} ({BY[made.by]})"
 
 
-def _agents(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _agents(before: Watched, after: Watched) -> Iterator[Event]:
     old, new = _by_name(before.agents), _by_name(after.agents)
     for name, one in new.items():
         if name not in old or old[name].state is not one.state:
             yield Event(f"agent {name} ({one.role}) is {one.state}", terminals=one.terminals)
 
 
-def _relays(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _relays(before: Watched, after: Watched) -> Iterator[Event]:
     for old, new in _pairs(_by_name(before.relays), _by_name(after.relays)):
         if (old.why_not is None) is not (new.why_not is None):
             yield Event(f"relay {new.name} is {'up' if new.why_not is None else f'down: {new.why_not}'}")

@@ -335,6 +335,29 @@ class CourseView:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedTerminal:
+    """The part of a TerminalView from which events are made."""
+
+    name: str
+    gateway: str
+    paths: tuple[HealthView, ...]
+    last_decision: DecisionView | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The part of a snapshot from which events are made. The core makes one each second, between two reports."""
+
+    gateways: tuple[GatewayView, ...]
+    terminals: tuple[WatchedTerminal, ...]
+    agents: tuple[AgentView, ...]
+    relays: tuple[RelayView, ...]
+    config_failures: int
+    config_error: str | None
+    config_loads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     version: str
     gateways: tuple[GatewayView, ...]

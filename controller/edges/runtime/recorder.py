@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that compares the core's snapshots and records what happened."""
+"""The thread that compares the core's state each second and records what happened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from controller.edges.state.journal import Journal
 from controller.protocol.requests import NotAnswered
 from controller.readout.events import events
-from controller.readout.snapshot import Snapshot
+from controller.readout.snapshot import Watched
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +20,10 @@ EVERY_S = 1.0
 
 
 class Recorder:
-    def __init__(self, read: Callable[[], Snapshot], journal: Journal) -> None:
+    def __init__(self, read: Callable[[], Watched], journal: Journal) -> None:
         self._read = read
         self._journal = journal
-        self._before: Snapshot | None = None
+        self._before: Watched | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 

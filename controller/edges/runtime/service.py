@@ -46,8 +46,8 @@ from controller.protocol.reports import (
 )
 from controller.protocol.requests import NotAnswered, OverrideResult
 from controller.protocol.switch_messages import Effect, FarAnswered, NeighbourSeen, Solicited, SwitchEvent
-from controller.readout.build import buckets, snapshot
-from controller.readout.snapshot import BucketView, CourseView, Snapshot
+from controller.readout.build import buckets, snapshot, watched
+from controller.readout.snapshot import BucketView, CourseView, Snapshot, Watched
 from controller.readout.why import course
 
 log = logging.getLogger(__name__)
@@ -316,6 +316,9 @@ class Service:
 
     def snapshot(self) -> Snapshot:
         return self._ask(lambda: snapshot(self._core, self._config_path, VERSION, time.monotonic(), _wall_offset_s()))
+
+    def watched(self) -> Watched:
+        return self._ask(lambda: watched(self._core, time.monotonic(), _wall_offset_s()))
 
     def buckets(self) -> tuple[BucketView, ...]:
         return self._ask(lambda: buckets(self._core))
