@@ -94,16 +94,24 @@ class Stopping(_message.Message):
     def __init__(self) -> None: ...
 
 class FromController(_message.Message):
-    __slots__ = ("welcome", "ack", "directive", "end")
+    __slots__ = ("welcome", "ack", "directive", "end", "renewed")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     ack: ReportAck
     directive: Directive
     end: End
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ...) -> None: ...
+    renewed: Renewed
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., renewed: _Optional[_Union[Renewed, _Mapping]] = ...) -> None: ...
+
+class Renewed(_message.Message):
+    __slots__ = ("certificate",)
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    def __init__(self, certificate: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "role", "capabilities", "path_manager", "kernel", "addresses")
@@ -792,12 +800,12 @@ class Relay(_message.Message):
     def __init__(self, port: _Optional[int] = ..., certificate: _Optional[bytes] = ..., gateways: _Optional[_Iterable[_Union[RelayClient, _Mapping]]] = ..., allowed: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., congestion: _Optional[str] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[PortForward, _Mapping]]] = ...) -> None: ...
 
 class RelayClient(_message.Message):
-    __slots__ = ("name", "certificate_sha256")
+    __slots__ = ("name", "key_sha256")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    CERTIFICATE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    KEY_SHA256_FIELD_NUMBER: _ClassVar[int]
     name: str
-    certificate_sha256: bytes
-    def __init__(self, name: _Optional[str] = ..., certificate_sha256: _Optional[bytes] = ...) -> None: ...
+    key_sha256: bytes
+    def __init__(self, name: _Optional[str] = ..., key_sha256: _Optional[bytes] = ...) -> None: ...
 
 class PortRange(_message.Message):
     __slots__ = ("first", "last")

@@ -4,7 +4,6 @@ package command_test
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -32,10 +31,10 @@ func (b *bench) stands(home trust.Identity) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	sum := sha256.Sum256(home.Certificate.Raw)
+	sum := mtls.KeySum(home.Certificate)
 	b.visit.Order(&agentv1.Directive{Id: 3, Order: &agentv1.Directive_Relay{Relay: &agentv1.Relay{
 		Port: 4433, Certificate: b.brain.Authority.Relay("relay", &is.Key.PublicKey, nil).Raw, Congestion: "reno",
-		Gateways: []*agentv1.RelayClient{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 80}},
+		Gateways: []*agentv1.RelayClient{{Name: "home", KeySha256: sum}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 80}},
 		Onward: []*agentv1.PortForward{{Port: 5001, Address: "45.0.0.9", OtherPort: 443}},
 	}}})
 	if result := b.visit.Result(); !result.GetDone() {

@@ -168,6 +168,7 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	stream := session.New(session.Dialer(directory), agent, log)
 	stream.Identity = func() string { return trust.Stamp(directory) }
 	stream.Name = func() string { return trust.NameIn(directory) }
+	stream.Renew = func(certificate []byte) error { return trust.Renew(directory, certificate) }
 	stream.Run(ctx)
 }
 

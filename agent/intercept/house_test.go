@@ -4,7 +4,6 @@ package intercept_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"os"
@@ -185,10 +184,10 @@ func (h *house) stands(name string, port uint32) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	sum := sha256.Sum256(home.Certificate.Raw)
+	sum := mtls.KeySum(home.Certificate)
 	if said, err := executor.Order(&agentv1.Relay{
 		Port: port, Certificate: h.brain.Authority.Relay(name, &is.Key.PublicKey, nil).Raw,
-		Gateways: []*agentv1.RelayClient{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 8099}},
+		Gateways: []*agentv1.RelayClient{{Name: "home", KeySha256: sum}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 8099}},
 	}); err != nil || strings.Contains(said, "not yet") {
 		h.t.Fatal(said, err)
 	}

@@ -5,7 +5,6 @@ package relayhost
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -85,8 +84,8 @@ func (r *road) link(left *lab.Host, at string, right *lab.Host, there string) {
 }
 
 func guest(is trust.Identity) *agentv1.RelayClient {
-	sum := sha256.Sum256(is.Certificate.Raw)
-	return &agentv1.RelayClient{Name: is.Name, CertificateSha256: sum[:]}
+	sum := mtls.KeySum(is.Certificate)
+	return &agentv1.RelayClient{Name: is.Name, KeySha256: sum}
 }
 
 func (r *road) order(port uint32, guests ...*agentv1.RelayClient) *agentv1.Relay {
@@ -239,13 +238,13 @@ func TestABadOrderIsExplainedAndChangesNothing(t *testing.T) {
 		return func(order *agentv1.Relay) { order.Certificate = r.authority.Relay(name, &of.Key.PublicKey, change).Raw }
 	}
 	for words, bend := range map[string]func(*agentv1.Relay){
-		"port 65536, expected":                  func(o *agentv1.Relay) { o.Port = 65536 },
-		"is empty or used twice":                func(o *agentv1.Relay) { o.Gateways = append(o.Gateways, guest(home)) },
-		"its certificate's SHA-256 has 1 byte,": func(o *agentv1.Relay) { o.Gateways[0].CertificateSha256 = []byte{1} },
-		"0 ranges, expected 1":                  func(o *agentv1.Relay) { o.Allowed = nil },
-		"allowed: port 0":                       func(o *agentv1.Relay) { o.Allowed[0].First = 0 },
-		"the lower one first":                   func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
-		`control "other" cannot be had`:         func(o *agentv1.Relay) { o.Congestion = "other" },
+		"port 65536, expected":          func(o *agentv1.Relay) { o.Port = 65536 },
+		"is empty or used twice":        func(o *agentv1.Relay) { o.Gateways = append(o.Gateways, guest(home)) },
+		"key_sha256: 1 byte,":           func(o *agentv1.Relay) { o.Gateways[0].KeySha256 = []byte{1} },
+		"0 ranges, expected 1":          func(o *agentv1.Relay) { o.Allowed = nil },
+		"allowed: port 0":               func(o *agentv1.Relay) { o.Allowed[0].First = 0 },
+		"the lower one first":           func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
+		`control "other" cannot be had`: func(o *agentv1.Relay) { o.Congestion = "other" },
 		`address "fe80::1", expected`: func(o *agentv1.Relay) {
 			o.Onward = []*agentv1.PortForward{{Port: 5001, Address: "fe80::1", OtherPort: 443}}
 		},

@@ -77,15 +77,15 @@ func guests(named []*agentv1.RelayClient) (all mtls.Guests, err error) {
 	}
 	seen := map[string]bool{"": true}
 	for _, each := range named {
-		name, sum := each.GetName(), each.GetCertificateSha256()
+		name, sum := each.GetName(), each.GetKeySha256()
 		if seen[name] {
 			return nil, fmt.Errorf("the gateway name %q is empty or used twice, expected unique names", name)
 		}
 		if len(sum) != sha256.Size {
-			return nil, fmt.Errorf("gateway %q: its certificate's SHA-256 has %s, expected %d", name, plural.Of(len(sum), "byte"), sha256.Size)
+			return nil, fmt.Errorf("gateway %q: key_sha256: %s, expected %d", name, plural.Of(len(sum), "byte"), sha256.Size)
 		}
 		seen[name] = true
-		all = append(all, mtls.Guest{Name: name, Sum: sum})
+		all = append(all, mtls.Guest{Name: name, KeySum: sum})
 	}
 	return all, nil
 }

@@ -16,7 +16,7 @@ const (
 	refusedWait = 30 * time.Second
 	barredFirst = time.Minute // for a revoked certificate: only joining again helps
 	barredWait  = 10 * time.Minute
-	lookEvery   = time.Second // interval of checks whether this host has joined again
+	lookEvery   = time.Second // interval of checks whether this host has a new certificate
 )
 
 type backoff struct {

@@ -111,6 +111,7 @@ func beginAs(t *testing.T, host *fakeHost) *agent {
 		live := session.New(session.Dialer(a.directory), a.fakeHost, log)
 		live.Identity = func() string { return trust.Stamp(a.directory) }
 		live.Name = func() string { return trust.NameIn(a.directory) }
+		live.Renew = func(certificate []byte) error { return trust.Renew(a.directory, certificate) }
 		live.Run(ctx)
 	}()
 	a.end = func() {

@@ -44,6 +44,7 @@ type Session struct {
 	Dial     func(context.Context) (Wire, error) // called for each attempt: the certificate may have changed
 	Identity func() string                       // changes when joining has written a new identity; New: constant
 	Name     func() string                       // the enrolled name; New: a placeholder for people to fill in
+	Renew    func(certificate []byte) error      // keeps a new certificate of the controller; New: does not
 	Host     Host
 	Log      *slog.Logger
 
@@ -58,8 +59,8 @@ type Session struct {
 // New returns a session; Run starts it.
 func New(dial func(context.Context) (Wire, error), host Host, log *slog.Logger) *Session {
 	return &Session{
-		Dial: dial, Identity: func() string { return "" }, Name: func() string { return "NAME" }, Host: host, Log: log,
-		wait: newBackoff(),
+		Dial: dial, Identity: func() string { return "" }, Name: func() string { return "NAME" },
+		Renew: func([]byte) error { return nil }, Host: host, Log: log, wait: newBackoff(),
 	}
 }
 
@@ -139,11 +140,11 @@ func (s *Session) report() *agentv1.Report {
 	return report
 }
 
-// watch ends a stream when its host has joined again: the new certificate replaces the old one at once.
+// watch ends a stream when its host has a new certificate, which replaces the old one at once.
 func (s *Session) watch(live *stream, identity string) {
 	for live.ctx.Err() == nil {
 		if now := s.Identity(); now != "" && now != identity {
-			live.end(errJoinedAgain)
+			live.end(errNewCertificate)
 			return
 		}
 		sleep(live.ctx, lookEvery)
@@ -180,4 +181,4 @@ func (e ended) Error() string { return e.reason }
 
 var errNoWelcome = errors.New("the controller accepted the connection but sent no welcome")
 
-var errJoinedAgain = errors.New("this host has joined again: reconnecting with its new certificate")
+var errNewCertificate = errors.New("this host has a new certificate: reconnecting with it")

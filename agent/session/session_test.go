@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bicast/agent/internal/controllertest"
+	"bicast/agent/trust"
 	"bicast/api/agentv1"
 )
 
@@ -358,7 +359,7 @@ func TestJoiningAgainReconnectsAtOnceWithTheNewIdentity(t *testing.T) {
 	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
 		t.Fatal(err)
 	}
-	a.said.await(t, "WARN", "this host has joined again")
+	a.said.await(t, "WARN", "this host has a new certificate")
 	a.brain.Welcomed(60000)
 }
 
@@ -381,5 +382,26 @@ func TestReportIsDueAtOnceAfterAFired(t *testing.T) {
 	visit, _ = a.brain.Welcomed(60000)
 	if report := visit.Message().GetReport(); report == nil {
 		t.Fatal("the agent reports the failover a third time after the acknowledgement of a later report")
+	}
+}
+
+func TestARenewedCertificateIsKeptAndUsedAtOnce(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	identity, err := trust.Load(a.directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := func(certificate []byte) {
+		visit.Say(&agentv1.FromController{Payload: &agentv1.FromController_Renewed{Renewed: &agentv1.Renewed{Certificate: certificate}}})
+	}
+	renew([]byte{1})
+	a.said.await(t, "ERROR", "cannot renew the certificate")
+	renewed := a.brain.Authority.Agent("phone", &identity.Key.PublicKey)
+	renew(renewed.Raw)
+	a.said.await(t, "WARN", "this host has a new certificate")
+	a.brain.Welcomed(60000)
+	if identity, err = trust.Load(a.directory); err != nil || !bytes.Equal(identity.Certificate.Raw, renewed.Raw) {
+		t.Fatalf("%v, %v, expected the new certificate", identity.Certificate, err)
 	}
 }

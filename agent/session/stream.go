@@ -155,6 +155,10 @@ func (s *stream) readLoop() {
 			sendTo(s.ctx, s.taken, word.Ack.GetSequence())
 		case *agentv1.FromController_Directive:
 			sendTo(s.ctx, s.directives, word.Directive)
+		case *agentv1.FromController_Renewed:
+			if err := s.session.Renew(word.Renewed.GetCertificate()); err != nil { // the controller sends another one later
+				s.session.Log.Error("cannot renew the certificate", "reason", err)
+			}
 		default: // a second welcome, or a message of a later protocol, which needs no answer
 			s.session.Log.Debug("ignored a message of unknown type", "word", fmt.Sprintf("%T", word))
 		}

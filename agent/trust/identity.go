@@ -153,6 +153,26 @@ func (i Identity) Save(directory string) error {
 	return reservation.Keep(i)
 }
 
+// Renew replaces the certificate of the identity in a directory by a new one for the same name, key and role.
+func Renew(directory string, certificate []byte) error {
+	identity, err := Load(directory)
+	if err != nil {
+		return err
+	}
+	role := identity.Role()
+	identity.Certificate, err = x509.ParseCertificate(certificate)
+	if err == nil {
+		err = identity.check()
+	}
+	if err == nil && identity.Role() != role {
+		err = fmt.Errorf("it is for the role %q, expected %q", identity.Role(), role)
+	}
+	if err != nil {
+		return fmt.Errorf("invalid new certificate of the controller: %w", err)
+	}
+	return identity.Save(directory)
+}
+
 // Load reads the identity that Save wrote.
 func Load(directory string) (Identity, error) {
 	path := filepath.Join(directory, identityFile)

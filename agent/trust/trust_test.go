@@ -3,6 +3,7 @@
 package trust_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -241,5 +242,30 @@ func TestLoadRefusesPipesDevicesAndLongFiles(t *testing.T) {
 			_, err := trust.Load(directory)
 			says(t, err, "identity.json: expected a regular file of at most", "the user that ran `bicast-agent join`")
 		})
+	}
+}
+
+func TestRenewKeepsNameKeyAndRole(t *testing.T) {
+	authority, directory := controllertest.NewAuthority(t), t.TempDir()
+	identity := authority.Bound("phone", "terminal:phone", "controller:1")
+	if err := identity.Save(directory); err != nil {
+		t.Fatal(err)
+	}
+	same := authority.Renewed(identity).Raw
+	for reason, certificate := range map[string][]byte{
+		"another key":                authority.Bound("phone", "terminal:phone", "controller:1").Certificate.Raw,
+		`the name "laptop"`:          authority.Agent("laptop", &identity.Key.PublicKey).Raw,
+		"not signed by the CA":       controllertest.NewAuthority(t).Agent("phone", &identity.Key.PublicKey).Raw,
+		`for the role ""`:            authority.Agent("phone", &identity.Key.PublicKey).Raw,
+		"invalid new certificate of": same[1:],
+	} {
+		says(t, trust.Renew(directory, certificate), reason)
+	}
+	if err := trust.Renew(directory, same); err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := trust.Load(directory)
+	if err != nil || !bytes.Equal(renewed.Certificate.Raw, same) || !renewed.Key.Equal(identity.Key) {
+		t.Fatalf("%v, %v, expected the new certificate with the key of before", renewed.Certificate, err)
 	}
 }

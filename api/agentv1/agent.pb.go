@@ -656,6 +656,7 @@ type FromController struct {
 	//	*FromController_Ack
 	//	*FromController_Directive
 	//	*FromController_End
+	//	*FromController_Renewed
 	Payload       isFromController_Payload `protobuf_oneof:"payload"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -734,6 +735,15 @@ func (x *FromController) GetEnd() *End {
 	return nil
 }
 
+func (x *FromController) GetRenewed() *Renewed {
+	if x != nil {
+		if x, ok := x.Payload.(*FromController_Renewed); ok {
+			return x.Renewed
+		}
+	}
+	return nil
+}
+
 type isFromController_Payload interface {
 	isFromController_Payload()
 }
@@ -754,6 +764,10 @@ type FromController_End struct {
 	End *End `protobuf:"bytes,4,opt,name=end,proto3,oneof"`
 }
 
+type FromController_Renewed struct {
+	Renewed *Renewed `protobuf:"bytes,5,opt,name=renewed,proto3,oneof"`
+}
+
 func (*FromController_Welcome) isFromController_Payload() {}
 
 func (*FromController_Ack) isFromController_Payload() {}
@@ -761,6 +775,53 @@ func (*FromController_Ack) isFromController_Payload() {}
 func (*FromController_Directive) isFromController_Payload() {}
 
 func (*FromController_End) isFromController_Payload() {}
+
+func (*FromController_Renewed) isFromController_Payload() {}
+
+// A new certificate for the agent's key, long before the present one ends. The agent keeps it and connects again with it.
+type Renewed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // X.509, DER
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renewed) Reset() {
+	*x = Renewed{}
+	mi := &file_api_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renewed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renewed) ProtoMessage() {}
+
+func (x *Renewed) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
+func (*Renewed) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Renewed) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -777,7 +838,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_api_agent_proto_msgTypes[7]
+	mi := &file_api_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +850,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[7]
+	mi := &file_api_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +863,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{7}
+	return file_api_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Hello) GetProtocol() uint32 {
@@ -867,7 +928,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_api_agent_proto_msgTypes[8]
+	mi := &file_api_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +940,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[8]
+	mi := &file_api_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +953,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{8}
+	return file_api_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Capability) GetName() string {
@@ -926,7 +987,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_api_agent_proto_msgTypes[9]
+	mi := &file_api_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +999,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[9]
+	mi := &file_api_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1012,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{9}
+	return file_api_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Welcome) GetProtocol() uint32 {
@@ -977,7 +1038,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_api_agent_proto_msgTypes[10]
+	mi := &file_api_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1050,7 @@ func (x *ReportAck) String() string {
 func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[10]
+	mi := &file_api_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1063,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{10}
+	return file_api_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportAck) GetSequence() uint64 {
@@ -1035,7 +1096,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_api_agent_proto_msgTypes[11]
+	mi := &file_api_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1108,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[11]
+	mi := &file_api_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1121,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{11}
+	return file_api_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -1179,7 +1240,7 @@ type LanDevice struct {
 
 func (x *LanDevice) Reset() {
 	*x = LanDevice{}
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1252,7 @@ func (x *LanDevice) String() string {
 func (*LanDevice) ProtoMessage() {}
 
 func (x *LanDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1265,7 @@ func (x *LanDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LanDevice.ProtoReflect.Descriptor instead.
 func (*LanDevice) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{12}
+	return file_api_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LanDevice) GetAddress() string {
@@ -1242,7 +1303,7 @@ type Connection struct {
 
 func (x *Connection) Reset() {
 	*x = Connection{}
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1315,7 @@ func (x *Connection) String() string {
 func (*Connection) ProtoMessage() {}
 
 func (x *Connection) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1328,7 @@ func (x *Connection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connection.ProtoReflect.Descriptor instead.
 func (*Connection) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{13}
+	return file_api_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Connection) GetToken() uint32 {
@@ -1334,7 +1395,7 @@ type Subflow struct {
 
 func (x *Subflow) Reset() {
 	*x = Subflow{}
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1407,7 @@ func (x *Subflow) String() string {
 func (*Subflow) ProtoMessage() {}
 
 func (x *Subflow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1420,7 @@ func (x *Subflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subflow.ProtoReflect.Descriptor instead.
 func (*Subflow) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{14}
+	return file_api_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Subflow) GetLocalAddress() string {
@@ -1522,7 +1583,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1595,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1608,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{15}
+	return file_api_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Interface) GetName() string {
@@ -1596,7 +1657,7 @@ type Elimination struct {
 
 func (x *Elimination) Reset() {
 	*x = Elimination{}
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1669,7 @@ func (x *Elimination) String() string {
 func (*Elimination) ProtoMessage() {}
 
 func (x *Elimination) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1682,7 @@ func (x *Elimination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elimination.ProtoReflect.Descriptor instead.
 func (*Elimination) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{16}
+	return file_api_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Elimination) GetWindowUs() uint32 {
@@ -1664,7 +1725,7 @@ type PathCopies struct {
 
 func (x *PathCopies) Reset() {
 	*x = PathCopies{}
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1737,7 @@ func (x *PathCopies) String() string {
 func (*PathCopies) ProtoMessage() {}
 
 func (x *PathCopies) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1750,7 @@ func (x *PathCopies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathCopies.ProtoReflect.Descriptor instead.
 func (*PathCopies) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{17}
+	return file_api_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PathCopies) GetName() string {
@@ -1773,7 +1834,7 @@ type Missing struct {
 
 func (x *Missing) Reset() {
 	*x = Missing{}
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1846,7 @@ func (x *Missing) String() string {
 func (*Missing) ProtoMessage() {}
 
 func (x *Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1859,7 @@ func (x *Missing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missing.ProtoReflect.Descriptor instead.
 func (*Missing) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{18}
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Missing) GetPort() string {
@@ -1826,7 +1887,7 @@ type Tunnelling struct {
 
 func (x *Tunnelling) Reset() {
 	*x = Tunnelling{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1899,7 @@ func (x *Tunnelling) String() string {
 func (*Tunnelling) ProtoMessage() {}
 
 func (x *Tunnelling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1912,7 @@ func (x *Tunnelling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnelling.ProtoReflect.Descriptor instead.
 func (*Tunnelling) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Tunnelling) GetEnds() []*TunnelEnd {
@@ -1892,7 +1953,7 @@ type TunnelEnd struct {
 
 func (x *TunnelEnd) Reset() {
 	*x = TunnelEnd{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +1965,7 @@ func (x *TunnelEnd) String() string {
 func (*TunnelEnd) ProtoMessage() {}
 
 func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +1978,7 @@ func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelEnd.ProtoReflect.Descriptor instead.
 func (*TunnelEnd) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TunnelEnd) GetName() string {
@@ -1989,7 +2050,7 @@ type Capping struct {
 
 func (x *Capping) Reset() {
 	*x = Capping{}
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2062,7 @@ func (x *Capping) String() string {
 func (*Capping) ProtoMessage() {}
 
 func (x *Capping) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2075,7 @@ func (x *Capping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capping.ProtoReflect.Descriptor instead.
 func (*Capping) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{21}
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Capping) GetMethod() string {
@@ -2066,7 +2127,7 @@ type Passing struct {
 
 func (x *Passing) Reset() {
 	*x = Passing{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2139,7 @@ func (x *Passing) String() string {
 func (*Passing) ProtoMessage() {}
 
 func (x *Passing) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2152,7 @@ func (x *Passing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passing.ProtoReflect.Descriptor instead.
 func (*Passing) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Passing) GetTerminalAddress() string {
@@ -2186,7 +2247,7 @@ type Answering struct {
 
 func (x *Answering) Reset() {
 	*x = Answering{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2259,7 @@ func (x *Answering) String() string {
 func (*Answering) ProtoMessage() {}
 
 func (x *Answering) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2272,7 @@ func (x *Answering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answering.ProtoReflect.Descriptor instead.
 func (*Answering) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Answering) GetReason() string {
@@ -2273,7 +2334,7 @@ type PathHealth struct {
 
 func (x *PathHealth) Reset() {
 	*x = PathHealth{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2346,7 @@ func (x *PathHealth) String() string {
 func (*PathHealth) ProtoMessage() {}
 
 func (x *PathHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2359,7 @@ func (x *PathHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathHealth.ProtoReflect.Descriptor instead.
 func (*PathHealth) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PathHealth) GetName() string {
@@ -2382,7 +2443,7 @@ type HealthWindow struct {
 
 func (x *HealthWindow) Reset() {
 	*x = HealthWindow{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2455,7 @@ func (x *HealthWindow) String() string {
 func (*HealthWindow) ProtoMessage() {}
 
 func (x *HealthWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2468,7 @@ func (x *HealthWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthWindow.ProtoReflect.Descriptor instead.
 func (*HealthWindow) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HealthWindow) GetSeconds() uint32 {
@@ -2543,7 +2604,7 @@ type RelayReport struct {
 
 func (x *RelayReport) Reset() {
 	*x = RelayReport{}
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2616,7 @@ func (x *RelayReport) String() string {
 func (*RelayReport) ProtoMessage() {}
 
 func (x *RelayReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2629,7 @@ func (x *RelayReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayReport.ProtoReflect.Descriptor instead.
 func (*RelayReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{26}
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RelayReport) GetReason() string {
@@ -2675,7 +2736,7 @@ type InterceptionReport struct {
 
 func (x *InterceptionReport) Reset() {
 	*x = InterceptionReport{}
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2748,7 @@ func (x *InterceptionReport) String() string {
 func (*InterceptionReport) ProtoMessage() {}
 
 func (x *InterceptionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2761,7 @@ func (x *InterceptionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptionReport.ProtoReflect.Descriptor instead.
 func (*InterceptionReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{27}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InterceptionReport) GetReason() string {
@@ -2744,7 +2805,7 @@ type RelayReached struct {
 
 func (x *RelayReached) Reset() {
 	*x = RelayReached{}
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2817,7 @@ func (x *RelayReached) String() string {
 func (*RelayReached) ProtoMessage() {}
 
 func (x *RelayReached) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2830,7 @@ func (x *RelayReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayReached.ProtoReflect.Descriptor instead.
 func (*RelayReached) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{28}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RelayReached) GetName() string {
@@ -2822,7 +2883,7 @@ type TerminalInterception struct {
 
 func (x *TerminalInterception) Reset() {
 	*x = TerminalInterception{}
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2895,7 @@ func (x *TerminalInterception) String() string {
 func (*TerminalInterception) ProtoMessage() {}
 
 func (x *TerminalInterception) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2908,7 @@ func (x *TerminalInterception) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalInterception.ProtoReflect.Descriptor instead.
 func (*TerminalInterception) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{29}
+	return file_api_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TerminalInterception) GetName() string {
@@ -2911,7 +2972,7 @@ type PendingDestination struct {
 
 func (x *PendingDestination) Reset() {
 	*x = PendingDestination{}
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +2984,7 @@ func (x *PendingDestination) String() string {
 func (*PendingDestination) ProtoMessage() {}
 
 func (x *PendingDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +2997,7 @@ func (x *PendingDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingDestination.ProtoReflect.Descriptor instead.
 func (*PendingDestination) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{30}
+	return file_api_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PendingDestination) GetPrefix() string {
@@ -2971,7 +3032,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3044,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3057,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{31}
+	return file_api_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -3040,7 +3101,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3113,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3126,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{32}
+	return file_api_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -3306,7 +3367,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3379,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3392,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{33}
+	return file_api_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -3350,7 +3411,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3423,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3436,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{34}
+	return file_api_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -3398,7 +3459,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3471,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3484,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{35}
+	return file_api_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -3463,7 +3524,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3536,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3549,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{36}
+	return file_api_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Arm) GetName() string {
@@ -3542,7 +3603,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3615,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3628,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{37}
+	return file_api_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Disarm) GetName() string {
@@ -3591,7 +3652,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3664,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3677,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{38}
+	return file_api_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -3658,7 +3719,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3731,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3744,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{39}
+	return file_api_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CopyPath) GetName() string {
@@ -3720,7 +3781,7 @@ type Tunnels struct {
 
 func (x *Tunnels) Reset() {
 	*x = Tunnels{}
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3732,7 +3793,7 @@ func (x *Tunnels) String() string {
 func (*Tunnels) ProtoMessage() {}
 
 func (x *Tunnels) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,7 +3806,7 @@ func (x *Tunnels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
 func (*Tunnels) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{40}
+	return file_api_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Tunnels) GetTunnels() []*Tunnel {
@@ -3784,7 +3845,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3857,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3870,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{41}
+	return file_api_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Tunnel) GetName() string {
@@ -3877,7 +3938,7 @@ type Caps struct {
 
 func (x *Caps) Reset() {
 	*x = Caps{}
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +3950,7 @@ func (x *Caps) String() string {
 func (*Caps) ProtoMessage() {}
 
 func (x *Caps) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +3963,7 @@ func (x *Caps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caps.ProtoReflect.Descriptor instead.
 func (*Caps) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{42}
+	return file_api_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Caps) GetCaps() []*Cap {
@@ -3954,7 +4015,7 @@ type Cap struct {
 
 func (x *Cap) Reset() {
 	*x = Cap{}
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4027,7 @@ func (x *Cap) String() string {
 func (*Cap) ProtoMessage() {}
 
 func (x *Cap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4040,7 @@ func (x *Cap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cap.ProtoReflect.Descriptor instead.
 func (*Cap) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{43}
+	return file_api_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Cap) GetTerminalAddress() string {
@@ -4027,7 +4088,7 @@ type AnswerProbes struct {
 
 func (x *AnswerProbes) Reset() {
 	*x = AnswerProbes{}
-	mi := &file_api_agent_proto_msgTypes[44]
+	mi := &file_api_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4039,7 +4100,7 @@ func (x *AnswerProbes) String() string {
 func (*AnswerProbes) ProtoMessage() {}
 
 func (x *AnswerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[44]
+	mi := &file_api_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4113,7 @@ func (x *AnswerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerProbes.ProtoReflect.Descriptor instead.
 func (*AnswerProbes) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{44}
+	return file_api_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AnswerProbes) GetSessions() []*AnswerSession {
@@ -4075,7 +4136,7 @@ type AnswerSession struct {
 
 func (x *AnswerSession) Reset() {
 	*x = AnswerSession{}
-	mi := &file_api_agent_proto_msgTypes[45]
+	mi := &file_api_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4148,7 @@ func (x *AnswerSession) String() string {
 func (*AnswerSession) ProtoMessage() {}
 
 func (x *AnswerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[45]
+	mi := &file_api_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4161,7 @@ func (x *AnswerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerSession.ProtoReflect.Descriptor instead.
 func (*AnswerSession) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{45}
+	return file_api_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AnswerSession) GetNumber() uint32 {
@@ -4141,7 +4202,7 @@ type HealthProbes struct {
 
 func (x *HealthProbes) Reset() {
 	*x = HealthProbes{}
-	mi := &file_api_agent_proto_msgTypes[46]
+	mi := &file_api_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4153,7 +4214,7 @@ func (x *HealthProbes) String() string {
 func (*HealthProbes) ProtoMessage() {}
 
 func (x *HealthProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[46]
+	mi := &file_api_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4166,7 +4227,7 @@ func (x *HealthProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProbes.ProtoReflect.Descriptor instead.
 func (*HealthProbes) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{46}
+	return file_api_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HealthProbes) GetPaths() []*HealthPath {
@@ -4190,7 +4251,7 @@ type HealthPath struct {
 
 func (x *HealthPath) Reset() {
 	*x = HealthPath{}
-	mi := &file_api_agent_proto_msgTypes[47]
+	mi := &file_api_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4263,7 @@ func (x *HealthPath) String() string {
 func (*HealthPath) ProtoMessage() {}
 
 func (x *HealthPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[47]
+	mi := &file_api_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4276,7 @@ func (x *HealthPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthPath.ProtoReflect.Descriptor instead.
 func (*HealthPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{47}
+	return file_api_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HealthPath) GetName() string {
@@ -4272,7 +4333,7 @@ type ProbeRoute struct {
 
 func (x *ProbeRoute) Reset() {
 	*x = ProbeRoute{}
-	mi := &file_api_agent_proto_msgTypes[48]
+	mi := &file_api_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4345,7 @@ func (x *ProbeRoute) String() string {
 func (*ProbeRoute) ProtoMessage() {}
 
 func (x *ProbeRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[48]
+	mi := &file_api_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4358,7 @@ func (x *ProbeRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRoute.ProtoReflect.Descriptor instead.
 func (*ProbeRoute) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{48}
+	return file_api_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ProbeRoute) GetDevice() string {
@@ -4343,7 +4404,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_api_agent_proto_msgTypes[49]
+	mi := &file_api_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4416,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[49]
+	mi := &file_api_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4429,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{49}
+	return file_api_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Probe) GetName() string {
@@ -4472,7 +4533,7 @@ type Relay struct {
 
 func (x *Relay) Reset() {
 	*x = Relay{}
-	mi := &file_api_agent_proto_msgTypes[50]
+	mi := &file_api_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4545,7 @@ func (x *Relay) String() string {
 func (*Relay) ProtoMessage() {}
 
 func (x *Relay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[50]
+	mi := &file_api_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4558,7 @@ func (x *Relay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Relay.ProtoReflect.Descriptor instead.
 func (*Relay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{50}
+	return file_api_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Relay) GetPort() uint32 {
@@ -4550,16 +4611,16 @@ func (x *Relay) GetOnward() []*PortForward {
 }
 
 type RelayClient struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	CertificateSha256 []byte                 `protobuf:"bytes,2,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"` // SHA-256 of the valid certificate (DER)
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	KeySha256     []byte                 `protobuf:"bytes,2,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"` // 32 bytes: SHA-256 of its valid certificate's public key (SubjectPublicKeyInfo, DER)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RelayClient) Reset() {
 	*x = RelayClient{}
-	mi := &file_api_agent_proto_msgTypes[51]
+	mi := &file_api_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4632,7 @@ func (x *RelayClient) String() string {
 func (*RelayClient) ProtoMessage() {}
 
 func (x *RelayClient) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[51]
+	mi := &file_api_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4645,7 @@ func (x *RelayClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayClient.ProtoReflect.Descriptor instead.
 func (*RelayClient) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{51}
+	return file_api_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RelayClient) GetName() string {
@@ -4594,9 +4655,9 @@ func (x *RelayClient) GetName() string {
 	return ""
 }
 
-func (x *RelayClient) GetCertificateSha256() []byte {
+func (x *RelayClient) GetKeySha256() []byte {
 	if x != nil {
-		return x.CertificateSha256
+		return x.KeySha256
 	}
 	return nil
 }
@@ -4611,7 +4672,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_agent_proto_msgTypes[52]
+	mi := &file_api_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4684,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[52]
+	mi := &file_api_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4697,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{52}
+	return file_api_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -4665,7 +4726,7 @@ type PortForward struct {
 
 func (x *PortForward) Reset() {
 	*x = PortForward{}
-	mi := &file_api_agent_proto_msgTypes[53]
+	mi := &file_api_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4677,7 +4738,7 @@ func (x *PortForward) String() string {
 func (*PortForward) ProtoMessage() {}
 
 func (x *PortForward) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[53]
+	mi := &file_api_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4690,7 +4751,7 @@ func (x *PortForward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForward.ProtoReflect.Descriptor instead.
 func (*PortForward) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{53}
+	return file_api_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PortForward) GetPort() uint32 {
@@ -4731,7 +4792,7 @@ type Intercept struct {
 
 func (x *Intercept) Reset() {
 	*x = Intercept{}
-	mi := &file_api_agent_proto_msgTypes[54]
+	mi := &file_api_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4804,7 @@ func (x *Intercept) String() string {
 func (*Intercept) ProtoMessage() {}
 
 func (x *Intercept) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[54]
+	mi := &file_api_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4817,7 @@ func (x *Intercept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intercept.ProtoReflect.Descriptor instead.
 func (*Intercept) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{54}
+	return file_api_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Intercept) GetPort() string {
@@ -4812,7 +4873,7 @@ type InterceptedTerminal struct {
 
 func (x *InterceptedTerminal) Reset() {
 	*x = InterceptedTerminal{}
-	mi := &file_api_agent_proto_msgTypes[55]
+	mi := &file_api_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +4885,7 @@ func (x *InterceptedTerminal) String() string {
 func (*InterceptedTerminal) ProtoMessage() {}
 
 func (x *InterceptedTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[55]
+	mi := &file_api_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +4898,7 @@ func (x *InterceptedTerminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptedTerminal.ProtoReflect.Descriptor instead.
 func (*InterceptedTerminal) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{55}
+	return file_api_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *InterceptedTerminal) GetName() string {
@@ -4871,7 +4932,7 @@ type LocalAddress struct {
 
 func (x *LocalAddress) Reset() {
 	*x = LocalAddress{}
-	mi := &file_api_agent_proto_msgTypes[56]
+	mi := &file_api_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +4944,7 @@ func (x *LocalAddress) String() string {
 func (*LocalAddress) ProtoMessage() {}
 
 func (x *LocalAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[56]
+	mi := &file_api_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +4957,7 @@ func (x *LocalAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalAddress.ProtoReflect.Descriptor instead.
 func (*LocalAddress) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{56}
+	return file_api_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LocalAddress) GetUplink() string {
@@ -4925,7 +4986,7 @@ type InterceptUplink struct {
 
 func (x *InterceptUplink) Reset() {
 	*x = InterceptUplink{}
-	mi := &file_api_agent_proto_msgTypes[57]
+	mi := &file_api_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +4998,7 @@ func (x *InterceptUplink) String() string {
 func (*InterceptUplink) ProtoMessage() {}
 
 func (x *InterceptUplink) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[57]
+	mi := &file_api_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5011,7 @@ func (x *InterceptUplink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptUplink.ProtoReflect.Descriptor instead.
 func (*InterceptUplink) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{57}
+	return file_api_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *InterceptUplink) GetName() string {
@@ -4988,7 +5049,7 @@ type InterceptRelay struct {
 
 func (x *InterceptRelay) Reset() {
 	*x = InterceptRelay{}
-	mi := &file_api_agent_proto_msgTypes[58]
+	mi := &file_api_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5000,7 +5061,7 @@ func (x *InterceptRelay) String() string {
 func (*InterceptRelay) ProtoMessage() {}
 
 func (x *InterceptRelay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[58]
+	mi := &file_api_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5013,7 +5074,7 @@ func (x *InterceptRelay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterceptRelay.ProtoReflect.Descriptor instead.
 func (*InterceptRelay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{58}
+	return file_api_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *InterceptRelay) GetName() string {
@@ -5069,7 +5130,7 @@ type Choices struct {
 
 func (x *Choices) Reset() {
 	*x = Choices{}
-	mi := &file_api_agent_proto_msgTypes[59]
+	mi := &file_api_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5081,7 +5142,7 @@ func (x *Choices) String() string {
 func (*Choices) ProtoMessage() {}
 
 func (x *Choices) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[59]
+	mi := &file_api_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5094,7 +5155,7 @@ func (x *Choices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choices.ProtoReflect.Descriptor instead.
 func (*Choices) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{59}
+	return file_api_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Choices) GetChoices() []*RelayChoice {
@@ -5115,7 +5176,7 @@ type RelayChoice struct {
 
 func (x *RelayChoice) Reset() {
 	*x = RelayChoice{}
-	mi := &file_api_agent_proto_msgTypes[60]
+	mi := &file_api_agent_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5188,7 @@ func (x *RelayChoice) String() string {
 func (*RelayChoice) ProtoMessage() {}
 
 func (x *RelayChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[60]
+	mi := &file_api_agent_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5201,7 @@ func (x *RelayChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayChoice.ProtoReflect.Descriptor instead.
 func (*RelayChoice) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{60}
+	return file_api_agent_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RelayChoice) GetPrefix() string {
@@ -5175,7 +5236,7 @@ type MeasureDistances struct {
 
 func (x *MeasureDistances) Reset() {
 	*x = MeasureDistances{}
-	mi := &file_api_agent_proto_msgTypes[61]
+	mi := &file_api_agent_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5187,7 +5248,7 @@ func (x *MeasureDistances) String() string {
 func (*MeasureDistances) ProtoMessage() {}
 
 func (x *MeasureDistances) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[61]
+	mi := &file_api_agent_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5200,7 +5261,7 @@ func (x *MeasureDistances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDistances.ProtoReflect.Descriptor instead.
 func (*MeasureDistances) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{61}
+	return file_api_agent_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MeasureDistances) GetTargets() []*DistanceTarget {
@@ -5221,7 +5282,7 @@ type DistanceTarget struct {
 
 func (x *DistanceTarget) Reset() {
 	*x = DistanceTarget{}
-	mi := &file_api_agent_proto_msgTypes[62]
+	mi := &file_api_agent_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5294,7 @@ func (x *DistanceTarget) String() string {
 func (*DistanceTarget) ProtoMessage() {}
 
 func (x *DistanceTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[62]
+	mi := &file_api_agent_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5307,7 @@ func (x *DistanceTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DistanceTarget.ProtoReflect.Descriptor instead.
 func (*DistanceTarget) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{62}
+	return file_api_agent_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DistanceTarget) GetAddress() string {
@@ -5283,7 +5344,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[63]
+	mi := &file_api_agent_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5295,7 +5356,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[63]
+	mi := &file_api_agent_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5308,7 +5369,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{63}
+	return file_api_agent_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -5367,7 +5428,7 @@ type ProbeReport struct {
 
 func (x *ProbeReport) Reset() {
 	*x = ProbeReport{}
-	mi := &file_api_agent_proto_msgTypes[64]
+	mi := &file_api_agent_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5379,7 +5440,7 @@ func (x *ProbeReport) String() string {
 func (*ProbeReport) ProtoMessage() {}
 
 func (x *ProbeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[64]
+	mi := &file_api_agent_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5392,7 +5453,7 @@ func (x *ProbeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReport.ProtoReflect.Descriptor instead.
 func (*ProbeReport) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{64}
+	return file_api_agent_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ProbeReport) GetDirective() uint64 {
@@ -5490,7 +5551,7 @@ type DistancesMeasured struct {
 
 func (x *DistancesMeasured) Reset() {
 	*x = DistancesMeasured{}
-	mi := &file_api_agent_proto_msgTypes[65]
+	mi := &file_api_agent_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5563,7 @@ func (x *DistancesMeasured) String() string {
 func (*DistancesMeasured) ProtoMessage() {}
 
 func (x *DistancesMeasured) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[65]
+	mi := &file_api_agent_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5576,7 @@ func (x *DistancesMeasured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DistancesMeasured.ProtoReflect.Descriptor instead.
 func (*DistancesMeasured) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{65}
+	return file_api_agent_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DistancesMeasured) GetDirective() uint64 {
@@ -5546,7 +5607,7 @@ type Distance struct {
 
 func (x *Distance) Reset() {
 	*x = Distance{}
-	mi := &file_api_agent_proto_msgTypes[66]
+	mi := &file_api_agent_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5558,7 +5619,7 @@ func (x *Distance) String() string {
 func (*Distance) ProtoMessage() {}
 
 func (x *Distance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[66]
+	mi := &file_api_agent_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5571,7 +5632,7 @@ func (x *Distance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distance.ProtoReflect.Descriptor instead.
 func (*Distance) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{66}
+	return file_api_agent_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Distance) GetAddress() string {
@@ -5626,7 +5687,7 @@ type Router struct {
 
 func (x *Router) Reset() {
 	*x = Router{}
-	mi := &file_api_agent_proto_msgTypes[67]
+	mi := &file_api_agent_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +5699,7 @@ func (x *Router) String() string {
 func (*Router) ProtoMessage() {}
 
 func (x *Router) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[67]
+	mi := &file_api_agent_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +5712,7 @@ func (x *Router) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Router.ProtoReflect.Descriptor instead.
 func (*Router) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{67}
+	return file_api_agent_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Router) GetAddress() string {
@@ -5682,7 +5743,7 @@ type FailoverFired struct {
 
 func (x *FailoverFired) Reset() {
 	*x = FailoverFired{}
-	mi := &file_api_agent_proto_msgTypes[68]
+	mi := &file_api_agent_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5694,7 +5755,7 @@ func (x *FailoverFired) String() string {
 func (*FailoverFired) ProtoMessage() {}
 
 func (x *FailoverFired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[68]
+	mi := &file_api_agent_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5707,7 +5768,7 @@ func (x *FailoverFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverFired.ProtoReflect.Descriptor instead.
 func (*FailoverFired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{68}
+	return file_api_agent_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FailoverFired) GetName() string {
@@ -5781,13 +5842,16 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bstopping\x18\a \x01(\v2\x19.bicast.agent.v1.StoppingH\x00R\bstoppingB\t\n" +
 	"\apayload\"\n" +
 	"\n" +
-	"\bStopping\"\xe7\x01\n" +
+	"\bStopping\"\x9d\x02\n" +
 	"\x0eFromController\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.bicast.agent.v1.WelcomeH\x00R\awelcome\x12.\n" +
 	"\x03ack\x18\x02 \x01(\v2\x1a.bicast.agent.v1.ReportAckH\x00R\x03ack\x12:\n" +
 	"\tdirective\x18\x03 \x01(\v2\x1a.bicast.agent.v1.DirectiveH\x00R\tdirective\x12(\n" +
-	"\x03end\x18\x04 \x01(\v2\x14.bicast.agent.v1.EndH\x00R\x03endB\t\n" +
-	"\apayload\"\xa0\x02\n" +
+	"\x03end\x18\x04 \x01(\v2\x14.bicast.agent.v1.EndH\x00R\x03end\x124\n" +
+	"\arenewed\x18\x05 \x01(\v2\x18.bicast.agent.v1.RenewedH\x00R\arenewedB\t\n" +
+	"\apayload\"+\n" +
+	"\aRenewed\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\"\xa0\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12)\n" +
@@ -6138,10 +6202,11 @@ const file_api_agent_proto_rawDesc = "" +
 	"congestion\x18\x05 \x01(\tR\n" +
 	"congestion\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x124\n" +
-	"\x06onward\x18\a \x03(\v2\x1c.bicast.agent.v1.PortForwardR\x06onward\"P\n" +
+	"\x06onward\x18\a \x03(\v2\x1c.bicast.agent.v1.PortForwardR\x06onward\"@\n" +
 	"\vRelayClient\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
-	"\x12certificate_sha256\x18\x02 \x01(\fR\x11certificateSha256\"5\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"key_sha256\x18\x02 \x01(\fR\tkeySha256\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\rR\x04last\"Z\n" +
@@ -6255,7 +6320,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),                    // 0: bicast.agent.v1.Role
 	(PathManager)(0),             // 1: bicast.agent.v1.PathManager
@@ -6267,151 +6332,153 @@ var file_api_agent_proto_goTypes = []any{
 	(*FromAgent)(nil),            // 7: bicast.agent.v1.FromAgent
 	(*Stopping)(nil),             // 8: bicast.agent.v1.Stopping
 	(*FromController)(nil),       // 9: bicast.agent.v1.FromController
-	(*Hello)(nil),                // 10: bicast.agent.v1.Hello
-	(*Capability)(nil),           // 11: bicast.agent.v1.Capability
-	(*Welcome)(nil),              // 12: bicast.agent.v1.Welcome
-	(*ReportAck)(nil),            // 13: bicast.agent.v1.ReportAck
-	(*Report)(nil),               // 14: bicast.agent.v1.Report
-	(*LanDevice)(nil),            // 15: bicast.agent.v1.LanDevice
-	(*Connection)(nil),           // 16: bicast.agent.v1.Connection
-	(*Subflow)(nil),              // 17: bicast.agent.v1.Subflow
-	(*Interface)(nil),            // 18: bicast.agent.v1.Interface
-	(*Elimination)(nil),          // 19: bicast.agent.v1.Elimination
-	(*PathCopies)(nil),           // 20: bicast.agent.v1.PathCopies
-	(*Missing)(nil),              // 21: bicast.agent.v1.Missing
-	(*Tunnelling)(nil),           // 22: bicast.agent.v1.Tunnelling
-	(*TunnelEnd)(nil),            // 23: bicast.agent.v1.TunnelEnd
-	(*Capping)(nil),              // 24: bicast.agent.v1.Capping
-	(*Passing)(nil),              // 25: bicast.agent.v1.Passing
-	(*Answering)(nil),            // 26: bicast.agent.v1.Answering
-	(*PathHealth)(nil),           // 27: bicast.agent.v1.PathHealth
-	(*HealthWindow)(nil),         // 28: bicast.agent.v1.HealthWindow
-	(*RelayReport)(nil),          // 29: bicast.agent.v1.RelayReport
-	(*InterceptionReport)(nil),   // 30: bicast.agent.v1.InterceptionReport
-	(*RelayReached)(nil),         // 31: bicast.agent.v1.RelayReached
-	(*TerminalInterception)(nil), // 32: bicast.agent.v1.TerminalInterception
-	(*PendingDestination)(nil),   // 33: bicast.agent.v1.PendingDestination
-	(*Cost)(nil),                 // 34: bicast.agent.v1.Cost
-	(*Directive)(nil),            // 35: bicast.agent.v1.Directive
-	(*Path)(nil),                 // 36: bicast.agent.v1.Path
-	(*ReportEvery)(nil),          // 37: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),               // 38: bicast.agent.v1.Prefer
-	(*Arm)(nil),                  // 39: bicast.agent.v1.Arm
-	(*Disarm)(nil),               // 40: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),            // 41: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),             // 42: bicast.agent.v1.CopyPath
-	(*Tunnels)(nil),              // 43: bicast.agent.v1.Tunnels
-	(*Tunnel)(nil),               // 44: bicast.agent.v1.Tunnel
-	(*Caps)(nil),                 // 45: bicast.agent.v1.Caps
-	(*Cap)(nil),                  // 46: bicast.agent.v1.Cap
-	(*AnswerProbes)(nil),         // 47: bicast.agent.v1.AnswerProbes
-	(*AnswerSession)(nil),        // 48: bicast.agent.v1.AnswerSession
-	(*HealthProbes)(nil),         // 49: bicast.agent.v1.HealthProbes
-	(*HealthPath)(nil),           // 50: bicast.agent.v1.HealthPath
-	(*ProbeRoute)(nil),           // 51: bicast.agent.v1.ProbeRoute
-	(*Probe)(nil),                // 52: bicast.agent.v1.Probe
-	(*Relay)(nil),                // 53: bicast.agent.v1.Relay
-	(*RelayClient)(nil),          // 54: bicast.agent.v1.RelayClient
-	(*PortRange)(nil),            // 55: bicast.agent.v1.PortRange
-	(*PortForward)(nil),          // 56: bicast.agent.v1.PortForward
-	(*Intercept)(nil),            // 57: bicast.agent.v1.Intercept
-	(*InterceptedTerminal)(nil),  // 58: bicast.agent.v1.InterceptedTerminal
-	(*LocalAddress)(nil),         // 59: bicast.agent.v1.LocalAddress
-	(*InterceptUplink)(nil),      // 60: bicast.agent.v1.InterceptUplink
-	(*InterceptRelay)(nil),       // 61: bicast.agent.v1.InterceptRelay
-	(*Choices)(nil),              // 62: bicast.agent.v1.Choices
-	(*RelayChoice)(nil),          // 63: bicast.agent.v1.RelayChoice
-	(*MeasureDistances)(nil),     // 64: bicast.agent.v1.MeasureDistances
-	(*DistanceTarget)(nil),       // 65: bicast.agent.v1.DistanceTarget
-	(*Result)(nil),               // 66: bicast.agent.v1.Result
-	(*ProbeReport)(nil),          // 67: bicast.agent.v1.ProbeReport
-	(*DistancesMeasured)(nil),    // 68: bicast.agent.v1.DistancesMeasured
-	(*Distance)(nil),             // 69: bicast.agent.v1.Distance
-	(*Router)(nil),               // 70: bicast.agent.v1.Router
-	(*FailoverFired)(nil),        // 71: bicast.agent.v1.FailoverFired
+	(*Renewed)(nil),              // 10: bicast.agent.v1.Renewed
+	(*Hello)(nil),                // 11: bicast.agent.v1.Hello
+	(*Capability)(nil),           // 12: bicast.agent.v1.Capability
+	(*Welcome)(nil),              // 13: bicast.agent.v1.Welcome
+	(*ReportAck)(nil),            // 14: bicast.agent.v1.ReportAck
+	(*Report)(nil),               // 15: bicast.agent.v1.Report
+	(*LanDevice)(nil),            // 16: bicast.agent.v1.LanDevice
+	(*Connection)(nil),           // 17: bicast.agent.v1.Connection
+	(*Subflow)(nil),              // 18: bicast.agent.v1.Subflow
+	(*Interface)(nil),            // 19: bicast.agent.v1.Interface
+	(*Elimination)(nil),          // 20: bicast.agent.v1.Elimination
+	(*PathCopies)(nil),           // 21: bicast.agent.v1.PathCopies
+	(*Missing)(nil),              // 22: bicast.agent.v1.Missing
+	(*Tunnelling)(nil),           // 23: bicast.agent.v1.Tunnelling
+	(*TunnelEnd)(nil),            // 24: bicast.agent.v1.TunnelEnd
+	(*Capping)(nil),              // 25: bicast.agent.v1.Capping
+	(*Passing)(nil),              // 26: bicast.agent.v1.Passing
+	(*Answering)(nil),            // 27: bicast.agent.v1.Answering
+	(*PathHealth)(nil),           // 28: bicast.agent.v1.PathHealth
+	(*HealthWindow)(nil),         // 29: bicast.agent.v1.HealthWindow
+	(*RelayReport)(nil),          // 30: bicast.agent.v1.RelayReport
+	(*InterceptionReport)(nil),   // 31: bicast.agent.v1.InterceptionReport
+	(*RelayReached)(nil),         // 32: bicast.agent.v1.RelayReached
+	(*TerminalInterception)(nil), // 33: bicast.agent.v1.TerminalInterception
+	(*PendingDestination)(nil),   // 34: bicast.agent.v1.PendingDestination
+	(*Cost)(nil),                 // 35: bicast.agent.v1.Cost
+	(*Directive)(nil),            // 36: bicast.agent.v1.Directive
+	(*Path)(nil),                 // 37: bicast.agent.v1.Path
+	(*ReportEvery)(nil),          // 38: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),               // 39: bicast.agent.v1.Prefer
+	(*Arm)(nil),                  // 40: bicast.agent.v1.Arm
+	(*Disarm)(nil),               // 41: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),            // 42: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),             // 43: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),              // 44: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),               // 45: bicast.agent.v1.Tunnel
+	(*Caps)(nil),                 // 46: bicast.agent.v1.Caps
+	(*Cap)(nil),                  // 47: bicast.agent.v1.Cap
+	(*AnswerProbes)(nil),         // 48: bicast.agent.v1.AnswerProbes
+	(*AnswerSession)(nil),        // 49: bicast.agent.v1.AnswerSession
+	(*HealthProbes)(nil),         // 50: bicast.agent.v1.HealthProbes
+	(*HealthPath)(nil),           // 51: bicast.agent.v1.HealthPath
+	(*ProbeRoute)(nil),           // 52: bicast.agent.v1.ProbeRoute
+	(*Probe)(nil),                // 53: bicast.agent.v1.Probe
+	(*Relay)(nil),                // 54: bicast.agent.v1.Relay
+	(*RelayClient)(nil),          // 55: bicast.agent.v1.RelayClient
+	(*PortRange)(nil),            // 56: bicast.agent.v1.PortRange
+	(*PortForward)(nil),          // 57: bicast.agent.v1.PortForward
+	(*Intercept)(nil),            // 58: bicast.agent.v1.Intercept
+	(*InterceptedTerminal)(nil),  // 59: bicast.agent.v1.InterceptedTerminal
+	(*LocalAddress)(nil),         // 60: bicast.agent.v1.LocalAddress
+	(*InterceptUplink)(nil),      // 61: bicast.agent.v1.InterceptUplink
+	(*InterceptRelay)(nil),       // 62: bicast.agent.v1.InterceptRelay
+	(*Choices)(nil),              // 63: bicast.agent.v1.Choices
+	(*RelayChoice)(nil),          // 64: bicast.agent.v1.RelayChoice
+	(*MeasureDistances)(nil),     // 65: bicast.agent.v1.MeasureDistances
+	(*DistanceTarget)(nil),       // 66: bicast.agent.v1.DistanceTarget
+	(*Result)(nil),               // 67: bicast.agent.v1.Result
+	(*ProbeReport)(nil),          // 68: bicast.agent.v1.ProbeReport
+	(*DistancesMeasured)(nil),    // 69: bicast.agent.v1.DistancesMeasured
+	(*Distance)(nil),             // 70: bicast.agent.v1.Distance
+	(*Router)(nil),               // 71: bicast.agent.v1.Router
+	(*FailoverFired)(nil),        // 72: bicast.agent.v1.FailoverFired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	4,  // 0: bicast.agent.v1.JoinAnswer.joined:type_name -> bicast.agent.v1.JoinReply
 	6,  // 1: bicast.agent.v1.JoinAnswer.refused:type_name -> bicast.agent.v1.End
 	2,  // 2: bicast.agent.v1.End.cause:type_name -> bicast.agent.v1.End.Cause
-	10, // 3: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
-	14, // 4: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	66, // 5: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	71, // 6: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.FailoverFired
-	67, // 7: bicast.agent.v1.FromAgent.probe_report:type_name -> bicast.agent.v1.ProbeReport
-	68, // 8: bicast.agent.v1.FromAgent.distances_measured:type_name -> bicast.agent.v1.DistancesMeasured
+	11, // 3: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
+	15, // 4: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
+	67, // 5: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	72, // 6: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.FailoverFired
+	68, // 7: bicast.agent.v1.FromAgent.probe_report:type_name -> bicast.agent.v1.ProbeReport
+	69, // 8: bicast.agent.v1.FromAgent.distances_measured:type_name -> bicast.agent.v1.DistancesMeasured
 	8,  // 9: bicast.agent.v1.FromAgent.stopping:type_name -> bicast.agent.v1.Stopping
-	12, // 10: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
-	13, // 11: bicast.agent.v1.FromController.ack:type_name -> bicast.agent.v1.ReportAck
-	35, // 12: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	13, // 10: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
+	14, // 11: bicast.agent.v1.FromController.ack:type_name -> bicast.agent.v1.ReportAck
+	36, // 12: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
 	6,  // 13: bicast.agent.v1.FromController.end:type_name -> bicast.agent.v1.End
-	0,  // 14: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
-	11, // 15: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
-	1,  // 16: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
-	16, // 17: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
-	18, // 18: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	34, // 19: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
-	19, // 20: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
-	22, // 21: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
-	24, // 22: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
-	26, // 23: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
-	27, // 24: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
-	29, // 25: bicast.agent.v1.Report.relay:type_name -> bicast.agent.v1.RelayReport
-	30, // 26: bicast.agent.v1.Report.interception:type_name -> bicast.agent.v1.InterceptionReport
-	15, // 27: bicast.agent.v1.Report.devices:type_name -> bicast.agent.v1.LanDevice
-	17, // 28: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	20, // 29: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	21, // 30: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	23, // 31: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
-	21, // 32: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
-	21, // 33: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
-	25, // 34: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
-	28, // 35: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
-	31, // 36: bicast.agent.v1.InterceptionReport.relays:type_name -> bicast.agent.v1.RelayReached
-	32, // 37: bicast.agent.v1.InterceptionReport.terminals:type_name -> bicast.agent.v1.TerminalInterception
-	33, // 38: bicast.agent.v1.InterceptionReport.pending:type_name -> bicast.agent.v1.PendingDestination
-	37, // 39: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	38, // 40: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	39, // 41: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	40, // 42: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	41, // 43: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	43, // 44: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
-	45, // 45: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
-	47, // 46: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.AnswerProbes
-	49, // 47: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.HealthProbes
-	52, // 48: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
-	53, // 49: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
-	57, // 50: bicast.agent.v1.Directive.intercept:type_name -> bicast.agent.v1.Intercept
-	62, // 51: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
-	64, // 52: bicast.agent.v1.Directive.measure_distances:type_name -> bicast.agent.v1.MeasureDistances
-	36, // 53: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	36, // 54: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	36, // 55: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	36, // 56: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	42, // 57: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	44, // 58: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
-	46, // 59: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
-	48, // 60: bicast.agent.v1.AnswerProbes.sessions:type_name -> bicast.agent.v1.AnswerSession
-	50, // 61: bicast.agent.v1.HealthProbes.paths:type_name -> bicast.agent.v1.HealthPath
-	51, // 62: bicast.agent.v1.HealthPath.route:type_name -> bicast.agent.v1.ProbeRoute
-	51, // 63: bicast.agent.v1.Probe.route:type_name -> bicast.agent.v1.ProbeRoute
-	54, // 64: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.RelayClient
-	55, // 65: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
-	56, // 66: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.PortForward
-	58, // 67: bicast.agent.v1.Intercept.terminals:type_name -> bicast.agent.v1.InterceptedTerminal
-	60, // 68: bicast.agent.v1.Intercept.uplinks:type_name -> bicast.agent.v1.InterceptUplink
-	61, // 69: bicast.agent.v1.Intercept.relays:type_name -> bicast.agent.v1.InterceptRelay
-	59, // 70: bicast.agent.v1.InterceptedTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
-	56, // 71: bicast.agent.v1.InterceptRelay.onward:type_name -> bicast.agent.v1.PortForward
-	63, // 72: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
-	65, // 73: bicast.agent.v1.MeasureDistances.targets:type_name -> bicast.agent.v1.DistanceTarget
-	69, // 74: bicast.agent.v1.DistancesMeasured.distances:type_name -> bicast.agent.v1.Distance
-	70, // 75: bicast.agent.v1.Distance.routers:type_name -> bicast.agent.v1.Router
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	10, // 14: bicast.agent.v1.FromController.renewed:type_name -> bicast.agent.v1.Renewed
+	0,  // 15: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
+	12, // 16: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
+	1,  // 17: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
+	17, // 18: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
+	19, // 19: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
+	35, // 20: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	20, // 21: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
+	23, // 22: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
+	25, // 23: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
+	27, // 24: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
+	28, // 25: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
+	30, // 26: bicast.agent.v1.Report.relay:type_name -> bicast.agent.v1.RelayReport
+	31, // 27: bicast.agent.v1.Report.interception:type_name -> bicast.agent.v1.InterceptionReport
+	16, // 28: bicast.agent.v1.Report.devices:type_name -> bicast.agent.v1.LanDevice
+	18, // 29: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	21, // 30: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	22, // 31: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	24, // 32: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	22, // 33: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	22, // 34: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
+	26, // 35: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
+	29, // 36: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
+	32, // 37: bicast.agent.v1.InterceptionReport.relays:type_name -> bicast.agent.v1.RelayReached
+	33, // 38: bicast.agent.v1.InterceptionReport.terminals:type_name -> bicast.agent.v1.TerminalInterception
+	34, // 39: bicast.agent.v1.InterceptionReport.pending:type_name -> bicast.agent.v1.PendingDestination
+	38, // 40: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	39, // 41: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	40, // 42: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	41, // 43: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	42, // 44: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	44, // 45: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	46, // 46: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
+	48, // 47: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.AnswerProbes
+	50, // 48: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.HealthProbes
+	53, // 49: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
+	54, // 50: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
+	58, // 51: bicast.agent.v1.Directive.intercept:type_name -> bicast.agent.v1.Intercept
+	63, // 52: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
+	65, // 53: bicast.agent.v1.Directive.measure_distances:type_name -> bicast.agent.v1.MeasureDistances
+	37, // 54: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	37, // 55: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	37, // 56: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	37, // 57: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	43, // 58: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	45, // 59: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	47, // 60: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
+	49, // 61: bicast.agent.v1.AnswerProbes.sessions:type_name -> bicast.agent.v1.AnswerSession
+	51, // 62: bicast.agent.v1.HealthProbes.paths:type_name -> bicast.agent.v1.HealthPath
+	52, // 63: bicast.agent.v1.HealthPath.route:type_name -> bicast.agent.v1.ProbeRoute
+	52, // 64: bicast.agent.v1.Probe.route:type_name -> bicast.agent.v1.ProbeRoute
+	55, // 65: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.RelayClient
+	56, // 66: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
+	57, // 67: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.PortForward
+	59, // 68: bicast.agent.v1.Intercept.terminals:type_name -> bicast.agent.v1.InterceptedTerminal
+	61, // 69: bicast.agent.v1.Intercept.uplinks:type_name -> bicast.agent.v1.InterceptUplink
+	62, // 70: bicast.agent.v1.Intercept.relays:type_name -> bicast.agent.v1.InterceptRelay
+	60, // 71: bicast.agent.v1.InterceptedTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
+	57, // 72: bicast.agent.v1.InterceptRelay.onward:type_name -> bicast.agent.v1.PortForward
+	64, // 73: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
+	66, // 74: bicast.agent.v1.MeasureDistances.targets:type_name -> bicast.agent.v1.DistanceTarget
+	70, // 75: bicast.agent.v1.DistancesMeasured.distances:type_name -> bicast.agent.v1.Distance
+	71, // 76: bicast.agent.v1.Distance.routers:type_name -> bicast.agent.v1.Router
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -6437,9 +6504,10 @@ func file_api_agent_proto_init() {
 		(*FromController_Ack)(nil),
 		(*FromController_Directive)(nil),
 		(*FromController_End)(nil),
+		(*FromController_Renewed)(nil),
 	}
-	file_api_agent_proto_msgTypes[20].OneofWrappers = []any{}
-	file_api_agent_proto_msgTypes[32].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[21].OneofWrappers = []any{}
+	file_api_agent_proto_msgTypes[33].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
@@ -6461,7 +6529,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   69,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,8 +33,7 @@ class Credential:
     """An agent's valid certificate."""
 
     role: Role
-    sha256: bytes  # DER
-    key_sha256: bytes  # SubjectPublicKeyInfo, DER
+    key_sha256: bytes  # SubjectPublicKeyInfo, DER; a renewed certificate has the same key
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,7 @@ class TunnelOrder:
     device: str | None  # None: by the routes
     remote: str | None  # None: learned from the authenticated peer
     key: bytes = field(default=b"", repr=False)  # of both ends; the core does not know it
-    certificates: tuple[
-        bytes, ...
-    ] = ()  # SHA-256 of both sites' agents' certificates; a new certificate means a new key
+    keys: tuple[bytes, ...] = ()  # SHA-256 of both agents' public keys; a new one means a new key of the tunnel
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +182,7 @@ class Probe:
 @dataclass(frozen=True, slots=True)
 class RelayClient:
     name: str
-    certificate_sha256: bytes  # of a valid certificate
+    key_sha256: bytes  # of its valid certificate
 
 
 @dataclass(frozen=True, slots=True)

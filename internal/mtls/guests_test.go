@@ -16,10 +16,10 @@ func TestGuestsAcceptOnlyTheValidCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, other := sha256.Sum256(pair.Leaf.Raw), sha256.Sum256([]byte("of another certificate"))
+	sum, other := mtls.KeySum(pair.Leaf), make([]byte, sha256.Size)
 	for guest, name := range map[*mtls.Guest]string{
-		{Name: "home", Sum: sum[:]}: "home", {Name: "home"}: "home",
-		{Name: "home", Sum: other[:]}: "", {Name: "cabin", Sum: sum[:]}: "",
+		{Name: "home", KeySum: sum}: "home", {Name: "home"}: "home",
+		{Name: "home", KeySum: other}: "", {Name: "cabin", KeySum: sum}: "",
 	} {
 		if known := (mtls.Guests{*guest}).Name(pair.Leaf); known != name {
 			t.Errorf("%+v is known as %q, expected %q", guest, known, name)

@@ -23,8 +23,8 @@ type Files struct{ Certificate, Key, Authority string }
 
 // Guest is a gateway that a relay serves.
 type Guest struct {
-	Name string
-	Sum  []byte // SHA-256 of the only valid certificate (DER); nil: any with this name
+	Name   string
+	KeySum []byte // SHA-256 of its only valid public key; nil: any with this name
 }
 
 // Guests are all gateways that a relay serves.
@@ -32,10 +32,9 @@ type Guests []Guest
 
 // Name returns the gateway of a certificate, or "". Agents' certificates have their name as common name only.
 func (g Guests) Name(shown *x509.Certificate) string {
-	sum := sha256.Sum256(shown.Raw)
 	for _, guest := range g {
 		if (shown.Subject.CommonName == guest.Name || slices.Contains(shown.DNSNames, guest.Name)) &&
-			(guest.Sum == nil || bytes.Equal(guest.Sum, sum[:])) {
+			(guest.KeySum == nil || bytes.Equal(guest.KeySum, KeySum(shown))) {
 			return guest.Name
 		}
 	}

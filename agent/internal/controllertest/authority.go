@@ -13,6 +13,7 @@ import (
 	"crypto/x509/pkix"
 	"math/big"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,11 +81,21 @@ func (a *Authority) Identity(name, session string) trust.Identity {
 // Bound returns an identity whose certificate names a role, such as "relay" or "terminal:phone".
 func (a *Authority) Bound(name, role, session string) trust.Identity {
 	identity := a.Identity(name, session)
-	identity.Certificate = a.sign(&x509.Certificate{
+	identity.Certificate = a.bound(name, role, &identity.Key.PublicKey)
+	return identity
+}
+
+// Renewed returns another certificate for the name, role and key of an identity.
+func (a *Authority) Renewed(identity trust.Identity) *x509.Certificate {
+	role := strings.TrimPrefix(identity.Certificate.URIs[0].Opaque, "bicast:agent:")
+	return a.bound(identity.Name, role, &identity.Key.PublicKey)
+}
+
+func (a *Authority) bound(name, role string, public any) *x509.Certificate {
+	return a.sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		URIs: []*url.URL{{Scheme: "urn", Opaque: "bicast:agent:" + role}},
-	}, &identity.Key.PublicKey)
-	return identity
+	}, public)
 }
 
 func (a *Authority) sign(template *x509.Certificate, public any) *x509.Certificate {

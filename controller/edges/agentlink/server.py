@@ -12,6 +12,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,7 +25,7 @@ from controller.edges.agentlink.session import Post
 from controller.edges.agentlink.sessions import Sessions
 from controller.edges.trust.admission import Familiar
 from controller.edges.trust.authority import Trust
-from controller.edges.trust.ledger import LedgerEntry, check_name
+from controller.edges.trust.ledger import LIFETIME_S, LedgerEntry, check_name
 from controller.edges.trust.refusals import AgencyError, Refusals, Refused, Try
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol import orders
@@ -65,6 +66,7 @@ class Calls:
 
 
 REVOKED_WITHIN_S = 5.0
+AGED_EVERY_S = 3600.0  # certificates
 SAVED_EVERY_S = 1.0  # retry of a revocation that could not be written
 JOINING_WITHIN_S = 30.0
 
@@ -127,7 +129,7 @@ class Agents:
             case Tunnels(tunnels):
                 return replace(
                     order,
-                    tunnels=tuple(replace(each, key=self._trust.key(each.vni, each.certificates)) for each in tunnels),
+                    tunnels=tuple(replace(each, key=self._trust.key(each.vni, each.keys)) for each in tunnels),
                 )
             case orders.AnswerProbes(sessions):
                 return orders.AnswerProbes(tuple(replace(each, key=of_meeting(each.meeting)) for each in sessions))
@@ -218,6 +220,15 @@ class Agents:
         else:
             log.info("all revocations are saved")
 
+    async def _keep_certificates(self) -> None:
+        """Let certificates age while the controller runs, and renew those in use."""
+        while True:
+            await asyncio.sleep(AGED_EVERY_S)
+            self._trust.ledger.passed(AGED_EVERY_S)
+            with suppress(AgencyError):  # the next pass saves it
+                self._trust.ledger.save()
+            self._sessions.renew()
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
@@ -229,6 +240,7 @@ class Agents:
             AgentListener(at["join"], self._trust.for_joining(), self._sessions.join, *noted, JOINING_WITHIN_S),
         )
         serving = [asyncio.create_task(door.serve()) for door in doors]
+        serving.append(asyncio.create_task(self._keep_certificates()))
         self._ready.set_result(None)
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
@@ -259,7 +271,7 @@ def _view(name: str, entry: LedgerEntry, peer: str | None, tried: Try | None) ->
         name=name,
         standing=_standing(entry, peer),
         peer=peer,
-        certificate_until=entry.certificates[-1].until if entry.certificates else None,
+        certificate_until=time.time() + LIFETIME_S - entry.certificates[-1].age_s if entry.certificates else None,
         revoked_at=entry.revoked_at,
         token_until=next((each.until for each in entry.tokens if each.used_at is None), None),
         tried_at=tried.at if tried else None,

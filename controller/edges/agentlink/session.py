@@ -128,6 +128,9 @@ class AgentSession:
             self._unreported[did].add(number)
         self._say(word)
 
+    def renew(self, certificate: bytes) -> None:
+        self._say(pb.FromController(renewed=pb.Renewed(certificate=certificate)))
+
     async def finish(self, end: pb.FromController) -> None:
         """Send the last message. An agent that does not read may miss it."""
         with suppress(OSError):  # includes the timeout's error

@@ -162,6 +162,7 @@ class Sessions:
         self._served[name] = self._numbered[session.number] = session
         try:
             self._used(session.certificate)
+            asyncio.get_running_loop().call_soon(self._renew, session)  # after its welcome
             await session.live(opened, hello)
         finally:
             del self._served[name], self._numbered[session.number]
@@ -185,6 +186,25 @@ class Sessions:
                 sentence = f"silent for {ANSWERS_WITHIN_S:g} s when it reconnected from {peer}"
                 old.end(sentence)
             await old.over.wait()
+
+    def renew(self) -> None:
+        """Renew old certificates, and end the sessions of those that are no longer valid."""
+        for session in list(self._served.values()):
+            self._renew(session)
+
+    def _renew(self, session: AgentSession) -> None:
+        one = session.certificate
+        try:
+            self._trust.ledger.check(one.name, one.serial)
+            certificate = self._trust.renewed(one)
+        except Refused as refused:
+            session.end(str(refused), CAUSES[refused.reason])
+        except AgencyError as error:
+            log.error("the certificate of %s is not renewed yet: %s", one.name, error)
+        else:
+            if certificate is not None:
+                log.info("agent %s gets a new certificate", one.name)
+                session.renew(certificate)
 
     def _used(self, one: Shown) -> None:
         try:

@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -42,9 +42,10 @@ from controller.protocol.enrolment import CONTROLLER, Binding, parsed
 
 log = logging.getLogger(__name__)
 
-AGENT_DAYS = 3650  # ten years: certificates are not renewed; a lost phone is revoked
-CA_DAYS = 2 * AGENT_DAYS
-EARLY = timedelta(days=1)  # an agent's clock may be behind the controller's
+# No certificate begins or ends by a clock (RFC 5280, 4.1.2.5): a machine without a battery may be years away from the
+# others. The ledger ends them.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 PEM = serialization.Encoding.PEM
 DER = serialization.Encoding.DER
@@ -81,37 +82,33 @@ class Authority:
         raw = self._key.private_bytes(DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return HKDF(hashes.SHA256(), length=32, salt=None, info=b"bicast " + purpose).derive(raw)
 
-    def sign(self, name: str, request: bytes, binding: Binding) -> x509.Certificate:
-        """Sign an agent's certificate. Requested extensions are ignored."""
-        key = requested_key(name, request)
-        leaf = self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH)
+    def sign(self, name: str, key: ec.EllipticCurvePublicKey, binding: Binding) -> x509.Certificate:
+        """Sign an agent's certificate."""
+        leaf = self._leaf(name, key, ExtendedKeyUsageOID.CLIENT_AUTH)
         role = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(binding.uri)])
         return leaf.add_extension(role, critical=False).sign(self._key, hashes.SHA256())
 
     def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
-        """Sign a relay's server certificate, valid as long as its agent's."""
+        """Sign a relay's server certificate. Gateways accept it while its key is in their orders."""
         assert name != CONTROLLER, "no agent may have the controller's name"
-        return self._server(name, key, self._agents_until())
+        return self._server(name, key)
 
     def _controllers(self) -> bytes:
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._server(CONTROLLER, key.public_key(), self._certificate.not_valid_after_utc)
+        certificate = self._server(CONTROLLER, key.public_key())
         return _key_pem(key) + certificate.public_bytes(PEM) + self._certificate.public_bytes(PEM)
 
-    def _agents_until(self) -> datetime:
-        return min(_now() + timedelta(days=AGENT_DAYS), self._certificate.not_valid_after_utc)
-
-    def _server(self, name: str, key: ec.EllipticCurvePublicKey, until: datetime) -> x509.Certificate:
-        leaf = self._leaf(name, key, until, ExtendedKeyUsageOID.SERVER_AUTH)
+    def _server(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
+        leaf = self._leaf(name, key, ExtendedKeyUsageOID.SERVER_AUTH)
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
         return leaf.add_extension(names, critical=False).sign(self._key, hashes.SHA256())
 
     def _leaf(
-        self, name: str, key: ec.EllipticCurvePublicKey, until: datetime, purpose: x509.ObjectIdentifier
+        self, name: str, key: ec.EllipticCurvePublicKey, purpose: x509.ObjectIdentifier
     ) -> x509.CertificateBuilder:
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
-            _builder(name, self._certificate.subject, key, until)
+            _builder(name, self._certificate.subject, key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -156,12 +153,11 @@ def binding_of(certificate: x509.Certificate) -> Binding | None:
 
 
 def _made(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    ledger.checked_clock(time.time())
     key = ec.generate_private_key(ec.SECP256R1())
     name = "CA of a bicast controller's agents"
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
-        _builder(name, subject, key.public_key(), _now() + timedelta(days=CA_DAYS))
+        _builder(name, subject, key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
@@ -181,29 +177,18 @@ def _parsed(path: Path, content: bytes) -> tuple[ec.EllipticCurvePrivateKey, x50
             f"{path} does not hold the agents' CA ({error}): restore it, or move it away to start over; "
             "then all agents must join again"
         ) from None
-    if certificate.not_valid_after_utc <= _now():
-        raise AgencyError(f"the CA in {path} has expired: move it away to start over; then all agents must join again")
-    if certificate.not_valid_before_utc > _now():  # not an error: a clock that is behind is usually set soon
-        log.warning(
-            "the CA in %s is valid only from %s on, but the clock of this machine shows %s: no agent is admitted; "
-            "set the clock, or, if it was ahead when the CA was made, move the file away to start over and let each "
-            "agent join again (`bicast enroll NAME`)",
-            path,
-            certificate.not_valid_before_utc.date(),
-            _now().date(),
-        )
     return key, certificate
 
 
-def _builder(name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime) -> x509.CertificateBuilder:
+def _builder(name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_now() - EARLY)
-        .not_valid_after(until)
+        .not_valid_before(EARLIEST)
+        .not_valid_after(LATEST)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
@@ -224,10 +209,6 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 # Admission of agents, by signature and ledger
@@ -252,6 +233,12 @@ class Shown:
     key: bytes  # SubjectPublicKeyInfo, DER
     binding: Binding | None  # None: older than roles
 
+    @property
+    def public_key(self) -> ec.EllipticCurvePublicKey:
+        key = serialization.load_der_public_key(self.key)
+        assert isinstance(key, ec.EllipticCurvePublicKey), "this authority signs only elliptic-curve keys"
+        return key
+
 
 class Trust:
     def __init__(self, directory: str) -> None:
@@ -267,29 +254,35 @@ class Trust:
     def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
         """Use up a token. Return the agent's certificate and the CA's, in DER."""
         made: list[x509.Certificate] = []
-
-        def issue(binding: Binding) -> Issued:
-            made.append(self._authority.sign(name, request, binding))
-            one = made[0]
-            times = one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()
-            return Issued(serial_of(one), *times, binding, _digest(one), hashlib.sha256(_key_of(one)).hexdigest())
-
         check_name(name)
-        self.ledger.redeem(name, secret, issue)
+        self.ledger.redeem(
+            name, secret, lambda binding: self._issued(name, requested_key(name, request), binding, made)
+        )
         return made[0].public_bytes(DER), self._authority.der
 
-    def relays(self, agent: Shown) -> bytes:
-        key = serialization.load_der_public_key(agent.key)
-        assert isinstance(key, ec.EllipticCurvePublicKey), "this authority signs only elliptic-curve keys"
-        return self._authority.sign_relays(agent.name, key).public_bytes(DER)
+    def renewed(self, agent: Shown) -> bytes | None:
+        """Return a new certificate for the agent's key if the one that it shows is old."""
+        made: list[x509.Certificate] = []
+        self.ledger.renew(agent.name, agent.serial, lambda its: self._issued(agent.name, agent.public_key, its, made))
+        return made[0].public_bytes(DER) if made else None
 
-    def key(self, vni: int, certificates: Iterable[bytes]) -> bytes:
+    def _issued(
+        self, name: str, key: ec.EllipticCurvePublicKey, binding: Binding, made: list[x509.Certificate]
+    ) -> Issued:
+        made.append(self._authority.sign(name, key, binding))
+        digest = hashlib.sha256(_key_of(made[0])).hexdigest()
+        return Issued(serial_of(made[0]), time.time(), 0.0, binding, digest)
+
+    def relays(self, agent: Shown) -> bytes:
+        return self._authority.sign_relays(agent.name, agent.public_key).public_bytes(DER)
+
+    def key(self, vni: int, keys: Iterable[bytes]) -> bytes:
         """Return the secret of a tunnel's two ends, also after a restart.
 
-        It depends on both ends' certificates (SHA-256), so a revoked agent's tunnel key is useless once its site has a
-        new certificate.
+        It depends on both agents' public keys (SHA-256), so a revoked agent's tunnel key is useless once its site has
+        joined again: each join makes a new key.
         """
-        return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in certificates)}".encode())
+        return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in keys)}".encode())
 
     def meeting_key(self, meeting: int) -> bytes:
         """Return the key of two agents for one measurement. A restart changes it."""

@@ -69,7 +69,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
 # Any deviation from the format of ledger.json refuses the whole file.
 
-VERSION = 3  # older versions had no roles
+VERSION = 4
+READ = (3, VERSION)  # in version 3 certificates had dates of their own; older versions had no roles
 DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST = 1 << 16  # entries of one name; far above any real number
 
@@ -84,12 +85,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
+    """A certificate. It is valid for LIFETIME_S of the controller's running time, whatever a clock shows."""
+
     serial: str
     since: float
-    until: float
+    age_s: float
     binding: Binding
-    sha256: str  # of the DER certificate
-    key_sha256: str  # of its public key
+    key_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def _plain(entry: LedgerEntry) -> dict[str, object]:
 
 def read_entries(path: Path, text: bytes) -> Entries:
     place = files.document(path, text)
-    files.version(place, VERSION)
+    files.version(place, *READ)
     agents = place.mapping(required=("version", "agents"))["agents"]
     return {_name(each, name): _entry(each) for name, each in agents.named().items()}
 
@@ -146,10 +148,10 @@ def _entry(place: Node) -> LedgerEntry:
 
 
 def _issued(place: Node) -> Issued:
-    keys = place.mapping(required=("serial", "since", "until", "binding", "sha256", "key_sha256"))
-    times = files.moment(keys["since"]), files.moment(keys["until"])
-    digests = _digest_in(keys["sha256"]), _digest_in(keys["key_sha256"])
-    return Issued(keys["serial"].text(), *times, _binding(keys["binding"]), *digests)
+    keys = place.mapping("age_s", "until", "sha256", required=("serial", "since", "binding", "key_sha256"))
+    age_s = keys.maybe("age_s", files.moment, 0.0)
+    digest = _digest_in(keys["key_sha256"])
+    return Issued(keys["serial"].text(), files.moment(keys["since"]), age_s, _binding(keys["binding"]), digest)
 
 
 def _digest_in(place: Node) -> str:
@@ -178,6 +180,9 @@ def _maybe_moment(place: Node) -> float | None:
 
 TOKEN_LIVES_S = 15 * 60.0
 USED_REMEMBERED_S = 24 * 3600.0  # to report a second use as such
+LIFETIME_S = 90 * 24 * 3600.0
+RENEWED_AFTER_S = LIFETIME_S / 3
+SENT_AGAIN_S = 3600.0  # a renewed certificate that its agent has not used yet
 
 
 class Ledger:
@@ -203,10 +208,7 @@ class Ledger:
     def vouched(self) -> dict[str, Credential]:
         """Return the certificate in use by name: of two the older, until the newer is used."""
         first = ((name, entry.certificates[0]) for name, entry in self._entries.items() if entry.certificates)
-        return {
-            name: Credential(one.binding.role, bytes.fromhex(one.sha256), bytes.fromhex(one.key_sha256))
-            for name, one in first
-        }
+        return {name: Credential(one.binding.role, bytes.fromhex(one.key_sha256)) for name, one in first}
 
     def entries(self) -> dict[str, LedgerEntry]:
         return dict(self._entries)
@@ -249,6 +251,26 @@ class Ledger:
                 ),
             )
 
+    def renew(self, name: str, serial: str, issue: Callable[[Binding], Issued]) -> None:
+        """Save a certificate from `issue` beside the one in use if that is old. It must be for the same key."""
+        with self._lock:
+            certificates = self._entries.get(name, LedgerEntry()).certificates
+            used = next((each for each in certificates if each.serial == serial), None)
+            if used is None or used.age_s < RENEWED_AFTER_S:
+                return
+            newest = certificates[-1]
+            if newest is not used and (newest.key_sha256 != used.key_sha256 or newest.age_s < SENT_AGAIN_S):
+                return  # the host has joined again, or has the new one already
+            self._keep(name, replace(self._entries[name], certificates=(used, issue(used.binding))))
+
+    def passed(self, seconds: float) -> None:
+        """Count time in which the controller ran, and forget certificates that were not renewed. Then call `save`."""
+        with self._lock:
+            entries = {name: _older(entry, seconds) for name, entry in self._entries.items()}
+            if entries != self._entries:
+                self._put({name: entry for name, entry in entries.items() if entry != LedgerEntry()})
+                self._saved = False
+
     def revoke(self, name: str) -> float:
         """Return the time. The caller calls `save` next."""
         with self._lock:
@@ -274,8 +296,11 @@ class Ledger:
         again = f"run `bicast enroll {name}` on the controller, and join again"
         if entry.certificates:
             raise Refused(Reason.REPLACED, f"a newer certificate of {name} has been used: {again}")
-        lost = "" if entry.revoked_at is not None else ", or was in a ledger that is lost"
-        raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked{lost}: {again}")
+        if entry.revoked_at is not None:
+            raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked: {again}")
+        days = LIFETIME_S / 86_400
+        lost = f"was not used for {days:.0f} days, or was in a ledger that is lost"
+        raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked, {lost}: {again}")
 
     def admits(self, name: str) -> bool:
         """Return whether this name has a valid certificate. False: it was revoked, or never joined."""
@@ -325,6 +350,15 @@ class Ledger:
         before, self._entries = self.vouched(), entries
         if self.vouched() != before:
             self._tell(self.vouched())
+
+
+def _older(entry: LedgerEntry, seconds: float) -> LedgerEntry:
+    older = (replace(each, age_s=each.age_s + seconds) for each in entry.certificates)
+    kept = tuple(each for each in older if each.age_s < LIFETIME_S)
+    ended = entry.certificates and not kept
+    return replace(
+        entry, certificates=kept, tokens=tuple(each for each in entry.tokens if not (ended and each.used_at))
+    )
 
 
 def check_name(name: str) -> None:

@@ -37,16 +37,14 @@ class SiteTunnels:
     def _draft(self) -> None:
         sites = self._config.sites if self._config is not None else ()
         self._orders = {
-            site.name: _order(site, self._certificates(site))
-            for site in sites
-            if any(each.tunnel for each in site.uplinks)
+            site.name: _order(site, self._keys(site)) for site in sites if any(each.tunnel for each in site.uplinks)
         }
 
-    def _certificates(self, site: Site) -> tuple[bytes, ...]:
-        """Return the hashes of both sites' certificates, in the same order at both ends."""
+    def _keys(self, site: Site) -> tuple[bytes, ...]:
+        """Return the hashes of both sites' public keys, in the same order at both ends."""
         names = sorted({site.name, site.other_end or site.name})
         found = (self._vouched.get(name) for name in names)
-        return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
+        return tuple(one.key_sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
 
     def on_closed(self, name: str) -> None:
         self._down = {at: why for at, why in self._down.items() if at[0] != name}
@@ -92,7 +90,7 @@ class SiteTunnels:
                 log.info("%s: the tunnel %s is up: the other end is at %s", *at, end.peer)
 
 
-def _order(site: Site, certificates: tuple[bytes, ...]) -> Tunnels:
+def _order(site: Site, keys: tuple[bytes, ...]) -> Tunnels:
     return Tunnels(
         tunnels=tuple(
             TunnelOrder(
@@ -102,7 +100,7 @@ def _order(site: Site, certificates: tuple[bytes, ...]) -> Tunnels:
                 udp_port=uplink.tunnel.udp_port,
                 device=uplink.tunnel.device,
                 remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
-                certificates=certificates,
+                keys=keys,
             )
             for uplink in site.uplinks
             if uplink.tunnel

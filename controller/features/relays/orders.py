@@ -39,10 +39,11 @@ class RelayOrders:
     def __init__(self, config: Config, in_force: InForce, vouched: Vouched, together: Together) -> None:
         relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)
         self.standing = {name: each for name, each in in_force.overrides.relays.items() if name in relays}
-        self.hosts = {name: (each.address, relays[name].sha256) for name, each in self.standing.items()}
+        self.hosts = {name: (each.address, relays[name].key_sha256) for name, each in self.standing.items()}
         takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
         self._keys = {name: relays[name].key_sha256 for name in self.standing}
-        guests = tuple(RelayClient(site.name, gateways[site.name].sha256) for site in takers if site.name in gateways)
+        enrolled = (site.name for site in takers if site.name in gateways)
+        guests = tuple(RelayClient(name, gateways[name].key_sha256) for name in enrolled)
         joined = {site: frozenset(self._joined(groups)) for site, groups in together.items()}
         of_all = frozenset[tuple[str, str]]().union(*joined.values())
         self._relays = {

@@ -76,7 +76,7 @@ RELAY = {"oslo": RelayOverride(ip_address("198.51.100.7"), 443)}
 
 def credentials(number: int) -> dict[str, Credential]:
     roles = {"home": Role.GATEWAY, "far": Role.GATEWAY, "oslo": Role.RELAY}
-    return {name: Credential(role, bytes([number]) * 32, bytes([9]) * 32) for name, role in roles.items()}
+    return {name: Credential(role, bytes([number]) * 32) for name, role in roles.items()}
 
 
 class Orders(RuleBasedStateMachine):

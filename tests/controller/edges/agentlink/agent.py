@@ -134,12 +134,16 @@ class Stream:
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[pb.FromController | StreamStatus] = queue.SimpleQueue()
         self._connection = connected(address, ca_pem, identity)
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._write)]
-        for thread in self._threads:
-            thread.start()
+        self._bell, self._rung = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def say(self, word: pb.FromAgent | bytes) -> None:
-        self._outbox.put(word if isinstance(word, bytes) else word.SerializeToString())
+        self._send(word if isinstance(word, bytes) else word.SerializeToString())
+
+    def _send(self, message: bytes | None) -> None:
+        self._outbox.put(message)
+        self._bell.send(b"!")
 
     def any_word(self) -> pb.FromController | StreamStatus:
         return self._inbox.get(timeout=PATIENCE_S)
@@ -170,12 +174,14 @@ class Stream:
 
     def close(self) -> None:
         """End the connection without a word."""
-        self._outbox.put(None)
+        if self._bell.fileno() < 0:
+            return
+        self._send(None)
         with suppress(OSError):
-            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)  # SSLSocket's would let _read() see ciphertext
-        for thread in self._threads:
-            thread.join()
-        self._connection.close()
+            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)  # the thread may wait for it
+        self._thread.join()
+        for each in (self._connection, self._bell, self._rung):
+            each.close()
 
     def lost(self) -> None:
         """Wait until the connection has ended."""
@@ -183,24 +189,33 @@ class Stream:
         ends.register(self._connection, select.POLLRDHUP)  # poll(2) adds POLLHUP and POLLERR
         assert ends.poll(1000 * PATIENCE_S)
 
-    def _read(self) -> None:
+    def _run(self) -> None:
+        """Send and receive in one thread: two may not use one object of OpenSSL."""
         left = self._reads
-        while left is None or left > 0:
-            raw = received(self._connection)
-            if raw is None:
-                self._inbox.put(StreamStatus(None))
-                return
-            word = pb.FromController.FromString(raw)
-            if word.HasField("end"):
-                self._inbox.put(StreamStatus(word.end.cause, word.end.reason))
-                return
-            self._inbox.put(word)
-            left = left and left - 1
-
-    def _write(self) -> None:
         with suppress(OSError):
-            while (message := self._outbox.get()) is not None:
-                self._connection.sendall(delimited(message))
+            while True:
+                wanted = [self._connection] if left is None or left > 0 else []
+                pending = bool(wanted) and self._connection.pending() > 0
+                ready, _, _ = select.select([self._rung, *wanted], [], [], 0 if pending else None)
+                if self._rung in ready:
+                    self._rung.recv(1)
+                    message = self._outbox.get()
+                    if message is None:
+                        return
+                    with suppress(OSError):  # the reason may be on its way
+                        self._connection.sendall(delimited(message))
+                elif pending or ready:
+                    left = self._read(left)
+
+    def _read(self, left: int | None) -> int | None:
+        """Keep one message. Return how many more to read; None: all."""
+        raw = received(self._connection)
+        word = pb.FromController.FromString(raw) if raw is not None else None
+        if word is None or word.HasField("end"):
+            self._inbox.put(StreamStatus(word.end.cause, word.end.reason) if word is not None else StreamStatus(None))
+            return 0
+        self._inbox.put(word)
+        return left and left - 1
 
 
 def pem(certificate: x509.Certificate) -> bytes:

@@ -53,6 +53,8 @@ def test_certificate_is_for_this_name_and_clients_only(fake_controller: FakeCont
     assert isinstance(identity, Identity)
     made = identity.certificate
     made.verify_directly_issued_by(identity.ca)
+    years = [(each.not_valid_before_utc.year, each.not_valid_after_utc.year) for each in (made, identity.ca)]
+    assert years == [(1970, 9999)] * 2, "no clock refuses them"
     assert made.subject == PHONE
     found = made.extensions.get_extension_for_class
     assert list(found(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -152,8 +154,8 @@ def test_revoked_agent_never_gets_the_new_tunnel_key(fake_controller: FakeContro
     )
 
     def core(vouched: Vouched) -> None:
-        certificates = tuple(vouched[name].sha256 if name in vouched else b"" for name in ("far", "home"))
-        order = Tunnels((TunnelOrder("wifi", "t-wifi", 7, 4789, None, None, certificates=certificates),))
+        keys = tuple(vouched[name].key_sha256 if name in vouched else b"" for name in ("far", "home"))
+        order = Tunnels((TunnelOrder("wifi", "t-wifi", 7, 4789, None, None, keys=keys),))
         for number, opened in enumerate((of_home, of_far), 5):
             fake_controller.agents.perform(Direct(opened.session, number, order))
 

@@ -10,7 +10,6 @@ import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +18,10 @@ import pytest
 from api import agent_pb2 as pb
 from controller.edges.agentlink.server import Agents
 from controller.edges.state import files
-from controller.edges.trust import authority, ledger
+from controller.edges.trust import ledger
 from controller.edges.trust.authority import Authority
-from controller.edges.trust.ledger import Issued
-from controller.edges.trust.refusals import AgencyError
+from controller.edges.trust.ledger import LIFETIME_S, RENEWED_AFTER_S, SENT_AGAIN_S, Issued, Ledger
+from controller.edges.trust.refusals import AgencyError, Refused
 from controller.model.settings import AgentService
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
@@ -73,8 +72,8 @@ def test_damaged_file_is_named_and_not_replaced(
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        ("certificates[0].until", 1e20, "found 1e+20, expected a time in Unix seconds"),
-        ("certificates[0].until", float("nan"), "found nan, expected a time"),
+        ("certificates[0].since", 1e20, "found 1e+20, expected a time in Unix seconds"),
+        ("certificates[0].age_s", float("nan"), "found nan, expected a time"),
         ("certificates[0].serial", 7, "found 7, expected a text"),
         ("certificates", {}, "found {}, expected a list"),
         ("tokens[0].digest", None, "found nothing, expected a text"),
@@ -117,14 +116,6 @@ def test_lost_file_is_reported_once_at_the_next_start(
     fake_controller.enrolled("phone")
     fake_controller.again()
     assert not _warnings(caplog)
-
-
-def test_expired_ca_is_refused_with_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as then:
-        then.setattr(authority, "_now", lambda: datetime.now(UTC) - timedelta(days=authority.CA_DAYS + 1))
-        Authority(tmp_path)
-    with pytest.raises(AgencyError, match=r"ca\.pem has expired: move it away .* must join again"):
-        Authority(tmp_path)
 
 
 @pytest.mark.parametrize("now", [-5.0, 0.0, 3600.0, 253402300799.0, 1e12])
@@ -248,11 +239,67 @@ def test_agents_directory_is_private(fake_controller: FakeController) -> None:
     assert stat.S_IMODE(fake_controller.directory.stat().st_mode) == 0o700
 
 
+def issued(serial: str, key: str = "00" * 32) -> Issued:
+    return Issued(serial, 1e9, 0.0, Binding(Role.RELAY), key)
+
+
+def joined(kept: Ledger, serial: str, key: str = "00" * 32) -> None:
+    kept.enrol("phone", serial, Binding(Role.RELAY))
+    kept.redeem("phone", serial, lambda _: issued(serial, key))
+
+
+def serials(kept: Ledger) -> list[str]:
+    return [each.serial for entry in kept.entries().values() for each in entry.certificates]
+
+
 def test_rejoining_agent_keeps_two_valid_certificates(tmp_path: Path) -> None:
-    kept = ledger.Ledger(tmp_path / "ledger.json", True)
+    kept = Ledger(tmp_path / "ledger.json", True)
     for number in range(5):
-        kept.enrol("phone", f"secret {number}", Binding(Role.RELAY))
-        issued = Issued(str(number), 1e9, 2e9, Binding(Role.RELAY), "00" * 32, "00" * 32)
-        kept.redeem("phone", f"secret {number}", lambda _, issued=issued: issued)
-    (entry,) = ledger.Ledger(tmp_path / "ledger.json", False).entries().values()
-    assert [each.serial for each in entry.certificates] == ["3", "4"]
+        joined(kept, str(number))
+    assert serials(Ledger(tmp_path / "ledger.json", False)) == ["3", "4"]
+
+
+def test_certificate_ages_while_the_controller_runs_and_is_renewed_after_a_third_of_its_life(tmp_path: Path) -> None:
+    """Whatever the clock shows: it may be years wrong."""
+    kept = Ledger(tmp_path / "ledger.json", True, lambda: 1e9)
+    joined(kept, "1")
+    kept.renew("phone", "1", lambda _: issued("too early"))
+    kept.passed(RENEWED_AFTER_S)
+    kept.save()
+    kept = Ledger(tmp_path / "ledger.json", False, lambda: 3e9)
+    kept.renew("phone", "1", lambda _: issued("2"))
+    kept.renew("phone", "1", lambda _: issued("again at once"))
+    assert serials(kept) == ["1", "2"], "the agent may not have received it"
+    kept.passed(SENT_AGAIN_S)
+    kept.renew("phone", "1", lambda _: issued("3"))
+    kept.used("phone", "3")
+    assert serials(kept) == ["3"]
+    kept.passed(LIFETIME_S - 1)
+    assert serials(kept) == ["3"]
+    kept.passed(1)
+    with pytest.raises(Refused, match="was not used for 90 days"):
+        kept.check("phone", "3")
+    kept.save()
+    assert not Ledger(tmp_path / "ledger.json", False).entries(), "it is forgotten"
+
+
+def test_renewal_does_not_replace_the_certificate_of_a_host_that_joined_again(tmp_path: Path) -> None:
+    kept = Ledger(tmp_path / "ledger.json", True)
+    joined(kept, "old")
+    kept.passed(RENEWED_AFTER_S)
+    joined(kept, "of another key", "11" * 32)
+    kept.passed(SENT_AGAIN_S)
+    kept.renew("phone", "old", lambda _: issued("renewed"))
+    assert serials(kept) == ["old", "of another key"]
+
+
+def test_ledger_with_dates_is_read(tmp_path: Path) -> None:
+    """Before version 4 certificates ended by the clock."""
+    path = tmp_path / "ledger.json"
+    joined(Ledger(path, True), "1")
+    written = json.loads(path.read_text()) | {"version": 3}
+    (certificate,) = written["agents"]["phone"]["certificates"]
+    del certificate["age_s"]
+    certificate |= {"until": 2e9, "sha256": "22" * 32}
+    path.write_text(json.dumps(written))
+    assert Ledger(path, False).entries()["phone"].certificates == (issued("1"),)

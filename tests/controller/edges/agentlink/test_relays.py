@@ -82,8 +82,7 @@ def test_valid_credentials_are_reported_at_start_and_on_change(tmp_path: Path) -
 
 def credential(certificate: x509.Certificate) -> Credential:
     key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    whole = certificate.public_bytes(Encoding.DER)
-    return Credential(Role.GATEWAY, hashlib.sha256(whole).digest(), hashlib.sha256(key).digest())
+    return Credential(Role.GATEWAY, hashlib.sha256(key).digest())
 
 
 def joined(trust: Trust) -> bytes:
@@ -91,7 +90,7 @@ def joined(trust: Trust) -> bytes:
     return trust.join("home", secret, request("home", new_key()))[0]
 
 
-def test_tunnel_key_depends_only_on_the_end_certificates(fake_controller: FakeController) -> None:
+def test_tunnel_key_depends_only_on_the_keys_of_both_ends(fake_controller: FakeController) -> None:
     home, ends = fake_controller.enrolled("home"), (b"\1" * 32, b"\2" * 32)
 
     def keys(*orders: TunnelOrder) -> list[bytes]:
@@ -102,11 +101,11 @@ def test_tunnel_key_depends_only_on_the_end_certificates(fake_controller: FakeCo
         fake_controller.closed()
         return found
 
-    one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, certificates=ends)
+    one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, keys=ends)
     others = (
         replace(one, vni=11),
-        replace(one, certificates=ends[:1]),
-        replace(one, certificates=(ends[0], b"\3" * 32)),
+        replace(one, keys=ends[:1]),
+        replace(one, keys=(ends[0], b"\3" * 32)),
     )
     first = keys(one, *others)
     assert len(set(first)) == 4 and all(len(key) == 32 for key in first)

@@ -37,8 +37,8 @@ NOBODY_JOINED = (b"", b"")
 def order(remote: str | None, device: str | None = None, ends: tuple[bytes, bytes] = NOBODY_JOINED) -> Tunnels:
     return Tunnels(
         tunnels=(
-            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, certificates=ends),
-            TunnelOrder("lte", "lte0", 9, 4789, None, remote, certificates=ends),
+            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, keys=ends),
+            TunnelOrder("lte", "lte0", 9, 4789, None, remote, keys=ends),
         ),
         fitted_ports=("c1", "c2", "lan0") if remote else ("c1",),
     )
@@ -129,7 +129,7 @@ def test_sites_with_colliding_tunnel_numbers_are_refused() -> None:
 
 
 def credential(number: int, role: Role = Role.GATEWAY) -> Credential:
-    return Credential(role, bytes([number]) * 32, bytes([number]) * 32)
+    return Credential(role, bytes([number]) * 32)
 
 
 def test_new_certificate_changes_the_key_at_both_ends() -> None:
@@ -139,8 +139,8 @@ def test_new_certificate_changes_the_key_at_both_ends() -> None:
     def vouch(**vouched: Credential) -> tuple[bytes, ...]:
         ends.carry(ends.core.vouch(vouched, ends.now))
         ends.second()
-        of_far, of_home = far.tunnels.tunnels[0].certificates, home.tunnels.tunnels[0].certificates
-        assert of_far == of_home == far.tunnels.tunnels[1].certificates
+        of_far, of_home = far.tunnels.tunnels[0].keys, home.tunnels.tunnels[0].keys
+        assert of_far == of_home == far.tunnels.tunnels[1].keys
         return of_far
 
     assert vouch(home=credential(1), far=credential(2)) == (b"\2" * 32, b"\1" * 32)

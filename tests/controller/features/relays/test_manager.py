@@ -44,9 +44,9 @@ PREFIX = PLACE.prefix
 
 
 def credential(name: str, number: int = 1) -> Credential:
-    """Return the credential of a site's or a relay's agent. The digests of key and certificate differ."""
+    """Return the credential of a site's or a relay's agent."""
     role = Role.GATEWAY if name == "home" else Role.RELAY
-    return Credential(role, bytes([number]) * 32, bytes([0x10 + number]) * 32)
+    return Credential(role, bytes([number]) * 32)
 
 
 class RelayedHome(CoreAndSwitch):
@@ -168,7 +168,7 @@ def test_relay_gets_its_clients_and_gateway_its_terminals() -> None:
             InterceptUplink("wifi", "rl-wifi", ("10.97.1.1/24", "fd00:971::1/64")),
             InterceptUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
         ),
-        relays=tuple(InterceptRelay(name, RELAYS[name], 443, key_sha256=b"\x11" * 32) for name in ("oslo", "tokyo")),
+        relays=tuple(InterceptRelay(name, RELAYS[name], 443, key_sha256=b"\1" * 32) for name in ("oslo", "tokyo")),
         excepted=("203.0.113.0/24",),
     )
     told = len(world.home.told) + len(world.relays["oslo"].told)
@@ -210,7 +210,7 @@ def test_revoked_agent_is_not_used_and_a_lost_session_is() -> None:
     world.vouch("oslo", "home", number=2)
     world.drain()
     pins = {one.name: one.key_sha256 for one in world.home.order.relays}
-    assert pins == {"oslo": b"\x12" * 32, "tokyo": b"\x11" * 32}, "the revoked key is not trusted"
+    assert pins == {"oslo": b"\2" * 32, "tokyo": b"\1" * 32}, "the revoked key is not trusted"
     assert world.relays["tokyo"].order.gateways == (RelayClient("home", b"\2" * 32),)
 
 
