@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.model.config import Mode, Site, Terminal
@@ -11,6 +11,7 @@ from controller.model.decisions import Decisions
 from controller.model.observed import Observed
 from controller.model.overrides import Overrides
 from controller.model.redundancy import BY_MODE, COPIES, NONE, Redundancy
+from controller.model.traffic import TrafficClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class InForce:
         else:
             its = BY_MODE[mode]
         return NONE if its.spends and not self.may_copy(site, terminal) else its
+
+    def of_classes(self, site: Site, terminal: Terminal, named: Iterable[TrafficClass]) -> tuple[Redundancy, ...]:
+        """Return the redundancy of each named class and, last, of traffic in none of them."""
+        names = (*(each.name for each in named), None)
+        return tuple([self.redundancy(site, terminal, name) for name in names])
 
     def keeps_apart(self, site: Site, terminal: Terminal) -> bool:
         """Return whether relayed subflows keep their own uplinks: a NAT there may know no other address."""

@@ -119,11 +119,10 @@ class _Groups:
         self, each: Served | MirroredAddress, terminal: Terminal, own: str, classes: tuple[TrafficClass, ...]
     ) -> tuple[Group, ...]:
         in_force, site = self._in_force, self._site
-        its, active = in_force.redundancy(site, terminal), in_force.active_uplink(site, terminal)
-        named = [in_force.redundancy(site, terminal, traffic.name) for traffic in classes]
+        its, active = in_force.of_classes(site, terminal, classes), in_force.active_uplink(site, terminal)
         if isinstance(each, Served) and each.place.by_relay and in_force.keeps_apart(site, terminal):
             active = own
-        return leaving(each, (*named, its, its.of_rest), own, active, self._paths[each.family])
+        return leaving(each, (*its, its[-1].of_rest), own, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[UsableUplink]:
         for uplink in self._site.uplinks:

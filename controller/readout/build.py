@@ -24,6 +24,7 @@ from controller.program.readback import counting_ids
 from controller.program.render import Renderer
 from controller.readout.snapshot import (
     AddressView,
+    AgentView,
     BucketView,
     BudgetView,
     ClassView,
@@ -51,13 +52,11 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
     """Return the state of the core. `wall_offset_s` converts the core's monotonic clock to Unix time."""
     return Snapshot(
         version=version,
-        gateways=tuple(
-            _gateway(switch, core.peer_sites, core.budgets, wall_offset_s) for switch in core.switches.values()
-        ),
+        gateways=_gateways(core, wall_offset_s),
         terminals=tuple(
             each for switch in core.switches.values() for each in _terminals(core, switch, now, wall_offset_s)
         ),
-        agents=tuple(agent_view(core, agent, wall_offset_s) for agent in core.agents.known.values()),
+        agents=_agents(core, wall_offset_s),
         config_path=config_path,
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
@@ -74,14 +73,12 @@ def snapshot(core: Core, config_path: str, version: str, now: float, wall_offset
 
 def watched(core: Core, now: float, wall_offset_s: float) -> Watched:
     return Watched(
-        gateways=tuple(
-            _gateway(switch, core.peer_sites, core.budgets, wall_offset_s) for switch in core.switches.values()
-        ),
+        gateways=_gateways(core, wall_offset_s),
         terminals=tuple(
             WatchedTerminal(each.name, each.site.name, *_health_and_decision(core, each, now, wall_offset_s))
             for each in core.steering.steered.values()
         ),
-        agents=tuple(agent_view(core, agent, wall_offset_s) for agent in core.agents.known.values()),
+        agents=_agents(core, wall_offset_s),
         relays=readout.relay_views(core.relays, core.overrides, now),
         config_failures=core.config_failures,
         config_error=str(core.config_error) if core.config_error else None,
@@ -118,6 +115,14 @@ def _buckets(switch: Switch) -> Iterator[tuple[tuple[str, str, str], int, int]]:
                 packets, of_bytes = sums.get((group.label, uplink), (0, 0))
                 sums[group.label, uplink] = packets + counters.packets, of_bytes + counters.bytes
     yield from (((site.name, *place), *sum_of) for place, sum_of in sums.items())
+
+
+def _agents(core: Core, wall_offset_s: float) -> tuple[AgentView, ...]:
+    return tuple(agent_view(core, agent, wall_offset_s) for agent in core.agents.known.values())
+
+
+def _gateways(core: Core, wall_offset_s: float) -> tuple[GatewayView, ...]:
+    return tuple(_gateway(switch, core.peer_sites, core.budgets, wall_offset_s) for switch in core.switches.values())
 
 
 def _gateway(switch: Switch, peer_sites: PeerSites, budgets: Budgets, wall_offset_s: float) -> GatewayView:

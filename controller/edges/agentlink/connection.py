@@ -19,7 +19,7 @@ from controller.edges.trust.authority import Shown, shown
 
 T = TypeVar("T")
 
-CLOSED_WITHIN_S = 1.0  # for the last message to arrive
+READ_WITHIN_S = 1.0  # the last message, by the peer
 READ_BYTES = 4 << 10  # a usual message; longer ones take several
 RESET = struct.pack("ii", 1, 0)  # linger for 0 s
 MOST_LENGTH_BITS = 28  # of a length
@@ -73,7 +73,7 @@ class AgentConnection:
     async def close(self) -> None:
         """Close it once the peer has read what was sent: unread data would make the kernel send a reset at once."""
         try:
-            async with asyncio.timeout(CLOSED_WITHIN_S):
+            async with asyncio.timeout(READ_WITHIN_S):
                 with contextlib.suppress(ssl.SSLError):
                     self._tls.unwrap()
                 await self._flush()

@@ -226,8 +226,8 @@ class Agents:
             await asyncio.sleep(AGED_EVERY_S)
             self._trust.ledger.passed(AGED_EVERY_S)
             with suppress(AgencyError):  # the next pass saves it
-                self._trust.ledger.save()
-            self._sessions.renew()
+                await asyncio.to_thread(self._trust.ledger.save)
+            await self._sessions.renew()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -162,8 +162,11 @@ class Sessions:
         self._served[name] = self._numbered[session.number] = session
         try:
             self._used(session.certificate)
-            asyncio.get_running_loop().call_soon(self._renew, session)  # after its welcome
-            await session.live(opened, hello)
+            renewing = asyncio.create_task(self._renew(session))  # after its welcome
+            try:
+                await session.live(opened, hello)
+            finally:
+                renewing.cancel()
         finally:
             del self._served[name], self._numbered[session.number]
             session.over.set()
@@ -187,16 +190,16 @@ class Sessions:
                 old.end(sentence)
             await old.over.wait()
 
-    def renew(self) -> None:
+    async def renew(self) -> None:
         """Renew old certificates, and end the sessions of those that are no longer valid."""
         for session in list(self._served.values()):
-            self._renew(session)
+            await self._renew(session)
 
-    def _renew(self, session: AgentSession) -> None:
+    async def _renew(self, session: AgentSession) -> None:
         one = session.certificate
         try:
             self._trust.ledger.check(one.name, one.serial)
-            certificate = self._trust.renewed(one)
+            certificate = await asyncio.to_thread(self._trust.renewed, one)  # it waits for the disk
         except Refused as refused:
             session.end(str(refused), CAUSES[refused.reason])
         except AgencyError as error:

@@ -28,7 +28,7 @@ from uvicorn.server import ServerState
 from controller.edges.http.access_control import CannotServe
 from controller.edges.http.token import is_loopback
 from controller.edges.trust.admission import Admission, Familiar, host_of
-from controller.edges.trust.tls import CLOSED_WITHIN_S, HANDSHAKE_WITHIN_S, server_context
+from controller.edges.trust.tls import HANDSHAKE_WITHIN_S, server_context
 from controller.model.settings import Endpoint, Settings
 
 # One connection: uvicorn's own class would hold half a request for ever
@@ -160,6 +160,9 @@ class HttpConnection(H11Protocol):
             self._deadline.cancel()
         self.since = self.loop.time()
         self._deadline = self.loop.call_later(seconds, self._expire)
+
+
+CLOSED_WITHIN_S = 2.0
 
 
 class TlsConnection(SSLProtocol):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of the listeners: a server's context, and its limits."""
+"""TLS of the listeners: a server's context, and the limit of a handshake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from controller.edges.state.files import readable
 from controller.model.settings import MutualTls, Tls
 
 HANDSHAKE_WITHIN_S = 5.0
-CLOSED_WITHIN_S = 2.0
 
 
 class TlsError(Exception):

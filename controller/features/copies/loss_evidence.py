@@ -211,8 +211,7 @@ class CopyArrivals:
 
 
 def _riding_of(home: Site, terminal: Terminal, in_force: InForce) -> tuple[str, frozenset[PacketUplinks], str]:
-    classes = (None, *(traffic.name for traffic in home.named))
-    over = frozenset(in_force.redundancy(home, terminal, traffic).sent_over for traffic in classes)
+    over = frozenset(its.sent_over for its in in_force.of_classes(home, terminal, home.named))
     return terminal.name, over, in_force.active_uplink(home, terminal)
 
 

@@ -76,8 +76,7 @@ class Silence:
 
 def _copies_all(here: Site, there: Site, in_force: InForce) -> bool:
     home = here if here.peer_of is None else there  # a mode is for both directions
-    classes = (None, *(traffic.name for traffic in home.named))
-    all_its = (in_force.redundancy(home, each, traffic) for each in home.terminals for traffic in classes)
+    all_its = (its for each in home.terminals for its in in_force.of_classes(home, each, home.named))
     return not there.bicast_once.protocols and all(its.sent_over is PacketUplinks.EVERY for its in all_its)
 
 

@@ -25,7 +25,7 @@ from controller.edges.trust.admission import Familiar
 from controller.edges.trust.refusals import AgencyError, Refusals
 from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
-from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, key_pem, pem
+from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, connected, key_pem, pem
 from tests.controller.edges.agentlink.fake_controller import FakeController, Log, bind, refused
 from tests.controller.edges.openflow.switches import until
 
@@ -34,10 +34,7 @@ TREE = Path(__file__).resolve().parents[4]
 
 def silent_tls_client(fake_controller: FakeController) -> ssl.SSLSocket:
     """Return a connection that sends nothing after its handshake."""
-    context = ssl.create_default_context(cadata=fake_controller.ca_pem.decode())
-    at = fake_controller.agents.join
-    plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S)
-    return context.wrap_socket(plain, server_hostname="bicast-controller")
+    return connected(fake_controller.agents.join, fake_controller.ca_pem)
 
 
 def read_to_the_end(connection: socket.socket) -> None:
