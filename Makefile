@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test install-test page-test vagrant-test licences results reference pictures clean
+.PHONY: help setup lab test measure mutants race vm corners soak bench smoke check ryu agents packages packages-test install-test page-test vagrant-test peers licences results reference pictures clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make install-test types docs/how-to/install.md into two machines in QEMU, a home and a rented one, half an hour'
 	@echo 'make page-test uses the page in a browser, against a laboratory with real traffic; screenshots in results/page'
 	@echo 'make vagrant-test boots the machines of the Vagrantfile in QEMU and types docs/how-to/vagrant.md, half an hour'
+	@echo 'make peers   the programs that `bicast experiment peers` compares with, in build/peers: five minutes'
 	@echo 'make licences the licence of every dependency'
 	@echo 'make results docs/results.md and its picture, from the rows in docs/results'
 	@echo 'make reference docs/reference/cli.md and metrics.md, from the code'
@@ -88,6 +89,9 @@ page-test: setup
 
 vagrant-test: setup
 	@$(die_with_make) setup/vagrant-test.sh
+
+peers: setup
+	@$(die_with_make) setup/peers.sh
 
 licences: setup
 	@.venv/bin/python setup/licences.py

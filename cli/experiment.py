@@ -157,6 +157,19 @@ EXPERIMENTS = {
         "each scene once: about 15 minutes.",
         "each three times: about 45 minutes.",
     ),
+    "peers": Experiment(
+        "experiments.peers",
+        "tunnels over two paths beside engarde, WireGuard, VXLAN, MPTCP and mqvpn, in one run",
+        "Runs this product's tunnels, encrypted and in clear, and those of other projects in turns over two paths "
+        "behind NATs, Wi-Fi with 100 Mbit/s and LTE with 50 Mbit/s. Counts what a call and a stream of 8 Mbit/s lose "
+        "while Wi-Fi loses 10 % in bursts and LTE 1 %, and what a call loses while the used path is down, black or "
+        "behind another address; measures answers, bulk, bytes on the wire, and, without limits, packets a second and "
+        "processor time. Figures of time come with and without the machine's stalls. Rows in which another project "
+        "is better stand first. The exit code is 1 if a promise is not met. `make peers` builds the other projects' "
+        "programs; what is missing is left out.",
+        "each variant once: about 8 minutes.",
+        "five times in turns: about 25 minutes; the figures also go to docs/results/peers.csv.",
+    ),
     "relay": Experiment(
         "experiments.relay",
         "papers 001 and 002: a relay's cost, choice and gain",
