@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from dataclasses import asdict
@@ -20,11 +21,14 @@ from lab.results import figures as figures_of
 from lab.stage import isolate
 
 DIRECTORY = RESULTS / "peers"
+IDLE_LOAD = 0.5
 
 
 def run(args: argparse.Namespace) -> int:
     isolate.enter()
     plan = FULL if args.full else QUICK
+    if (load := os.getloadavg()[0]) > IDLE_LOAD:
+        print(f"peers: the machine is busy (load {load:.1f}): expect longer gaps and lower rates", file=sys.stderr)
     runs: list[Run] = []
     for one in carry_out(plan, DIRECTORY):
         print(one, file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +40,9 @@ from lab.traffic.streaming import till
 from topologies.natted import INNER_NETWORKS, OUTER, nat
 
 CALL_PORT, STREAM_PORT = 7400, 7410
-AROUND_S = 0.5  # before each fault, and after the last
-MORE = 1.5
-OTHER_ADDRESS = 77  # of a NAT
+USED_S = 0.5  # long enough for 25 datagrams of the call
+MORE = 1.5  # copies load both paths alike
+OTHER_ADDRESS = 77  # last byte of a NAT's second outer address
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _run(plan: Plan, variant: Variant, number: int, logs: Path) -> Run:
 
 @dataclass(slots=True)
 class _Measured:
-    """Figures that need no stalls, and what the others are computed from."""
+    """The figures of a part. Gaps and waits become figures once the stalls are known."""
 
     plain: dict[str, float]
     gaps: dict[str, tuple[Sequence[Flow], Span]]
@@ -152,29 +152,30 @@ def _wire_bytes(ends: Ends) -> int:
 
 
 def _measure_losses(plan: Plan, variant: Variant, ends: Ends, measured: _Measured) -> None:
-    with ExitStack() as running:
-        call = running.enter_context(_flows(variant, ends, CALL_PORT, CALL_PPS, CALL_BYTES))
-        began, before = time.monotonic(), _wire_bytes(ends)
-        till(began + plan.alone_s)
-        call_wire = (_wire_bytes(ends) - before) / (2 * CALL_BYTES * CALL_PPS * plan.alone_s)
+    """Run a call, alone at first, then beside requests, then beside a stream."""
+    with _flows(variant, ends, CALL_PORT, CALL_PPS, CALL_BYTES) as call:
+        alone, call_wire = _watch_wires(plan, ends)
         with asking(ends, ASKED_PER_S) as answers:
-            asked_at = time.monotonic()
-            till(asked_at + plan.alone_s)
-            asked_until = time.monotonic()
+            asked, _ = _watch_wires(plan, ends)
         with _flows(variant, ends, STREAM_PORT, STREAM_PPS, STREAM_BYTES) as stream:
-            streamed_at, before = time.monotonic(), _wire_bytes(ends)
-            till(streamed_at + plan.alone_s)
-            stream_wire = (_wire_bytes(ends) - before) / (2 * STREAM_BYTES * STREAM_PPS * plan.alone_s)
-            ended = time.monotonic()
+            streamed, stream_wire = _watch_wires(plan, ends)
     for key, percent in (("answer_p50", 50), ("answer_p99", 99)):
-        measured.waits[key] = answers, (asked_at, asked_until), percent
+        measured.waits[key] = answers, asked, percent
     if not variant.datagrams:
         return
-    measured.plain |= {"call_wire": call_wire, "stream_wire": stream_wire}
-    for key, flows, span in (("call", call, (began, ended)), ("stream", stream, (streamed_at, ended))):
+    measured.plain["call_wire"] = call_wire / (CALL_BYTES * _lost(call, alone)[1])
+    measured.plain["stream_wire"] = stream_wire / (STREAM_BYTES * _lost(stream, streamed)[1])
+    for key, flows, span in (("call", call, (alone[0], streamed[1])), ("stream", stream, streamed)):
         lost, sent = _lost(flows, span)
         measured.plain[f"{key}_lost"] = 100 * lost / sent
         measured.gaps[f"{key}_gap"] = flows, span
+
+
+def _watch_wires(plan: Plan, ends: Ends) -> tuple[Span, int]:
+    """Return the watched span and the bytes on the wires."""
+    began, before = time.monotonic(), _wire_bytes(ends)
+    till(began + plan.alone_s)
+    return (began, time.monotonic()), _wire_bytes(ends) - before
 
 
 def _lost(flows: Sequence[Flow], span: Span) -> tuple[int, int]:
@@ -186,18 +187,15 @@ def _lost(flows: Sequence[Flow], span: Span) -> tuple[int, int]:
 
 
 def _measure_faults(plan: Plan, variant: Variant, ends: Ends, measured: _Measured, *, black: bool) -> None:
-    spans: list[tuple[Fault, Span]] = []
-    with (
-        asking(ends, ASKED_PER_S) as answers,
-        _flows(variant, ends, CALL_PORT, CALL_PPS, CALL_BYTES) as call,
-    ):
+    found: list[tuple[Fault, Answers, Span]] = []
+    with _flows(variant, ends, CALL_PORT, CALL_PPS, CALL_BYTES) as call:
         for fault in (DOWN, REBOUND, BLACK) if black else (DOWN, REBOUND):
-            uplink = _used(ends)
-            began = time.monotonic()
-            {DOWN: _take_down, REBOUND: _rebind, BLACK: _blacken}[fault](plan, uplink, ends)
-            spans.append((fault, (began, time.monotonic())))
-        till(time.monotonic() + AROUND_S)
-    for fault, span in spans:
+            with asking(ends, ASKED_PER_S) as answers:  # MPTCP gets a connection with a subflow on each path
+                uplink = _used(ends)
+                began = time.monotonic()
+                {DOWN: _take_down, REBOUND: _rebind, BLACK: _blacken}[fault](plan, uplink, ends)
+                found.append((fault, answers, (began, time.monotonic())))
+    for fault, answers, span in found:
         measured.waits[f"{fault.key}_answer"] = answers, span, 100
         if variant.datagrams:
             measured.plain[f"{fault.key}_lost"] = _lost(call, span)[0]
@@ -208,7 +206,7 @@ def _used(ends: Ends) -> str:
     """Return the uplink that carries most; Wi-Fi, if both carry about the same."""
     pid = ends.net.machine("homehost").pid
     before = {name: frame_bytes(f"un-{name}", pid=pid) for name in INNER_NETWORKS}
-    till(time.monotonic() + AROUND_S)
+    till(time.monotonic() + USED_S)
     after = {name: frame_bytes(f"un-{name}", pid=pid) for name in INNER_NETWORKS}
     carried = {name: after[name].came + after[name].left - one.came - one.left for name, one in before.items()}
     return "lte" if carried["lte"] > MORE * carried["wifi"] else "wifi"
@@ -219,7 +217,7 @@ def _take_down(plan: Plan, uplink: str, ends: Ends) -> None:
     routes = [line.strip() for line in home.run("ip", "route", "show", "dev", device).stdout.splitlines()]
     home.run("ip", "link", "set", device, "down")
     till(time.monotonic() + plan.cut_s)
-    # The kernel forgets routes of a link that was down. A network manager would add them again.
+    # The kernel drops the routes of a link that goes down. A network manager adds them again.
     lines = [
         f"link set {device} up",
         *(f"route replace {line.replace(' linkdown', '')} dev {device}" for line in routes),

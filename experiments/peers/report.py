@@ -17,7 +17,14 @@ from lab.results.figures import Figure, at_least, at_most, exactly, figure
 HEADER = ("variant", "round", "figure", "value", "unit")
 FOLDS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": mean, "median": median, "max": max, "sum": sum}
 MAX_GAP_MS = 20.0
-LEAST_RATE_SHARE = 0.6  # of clear, encrypted
+LEGEND = (
+    "<          a peer is better than ours, encrypted",
+    "lossy      Wi-Fi 100 Mbit/s losing 10 % in bursts of four, LTE 50 Mbit/s losing 1 %, each way",
+    "gap        between arrivals, beyond the sender's interval",
+    "no stalls  without times of which the machine stood still for a tenth",
+    "(a-b)      least and greatest of the rounds; losses are means or sums, longest ones maxima, others medians",
+)
+LEAST_RATE_SHARE = 0.6  # encrypted to clear
 
 
 def _values(runs: Sequence[Run], variant: str, key: str) -> list[float]:
@@ -62,7 +69,7 @@ def promises(runs: Sequence[Run]) -> Iterator[Figure]:
             if lost := _values(runs, name, f"{fault.key}_lost"):
                 yield figure(f"{name}, {fault.text}: lost", sum(lost), lost, "datagrams", exactly(0))
             if gaps := _values(runs, name, f"{fault.key}_gap{QUIET}"):
-                what = f"{name}, {fault.text}: longest gap beyond 20 ms, without the machine's stalls"
+                what = f"{name}, {fault.text}: longest gap, no stalls"
                 yield figure(what, max(gaps), gaps, "ms", at_most(MAX_GAP_MS))
     for size in SIZES:
         encrypted, clear = (_values(runs, name, f"rate_{size}") for name in (OURS, CLEAR))
@@ -81,7 +88,7 @@ def table(runs: Sequence[Run]) -> str:
         what = f"{row.text}, {row.unit}" if row.unit else row.text
         lines.append([mark + what, *(_cell(found.get(name)) for name in names)])
     widths = [max(len(line[at]) for line in lines) for at in range(len(names) + 1)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join([*("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines), "", *LEGEND])
 
 
 def _cell(found: tuple[float, list[float]] | None) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record when the machine stood still: a real-time process that sleeps 1 ms notes each sleep that took longer.
+"""Record the machine's stalls: a real-time process sleeps 1 ms at a time and notes each longer sleep.
 
 stalls.py       prints `sampling`; after a line on stdin [[began_at, ended_at], ...] as JSON, in time.monotonic()
 """

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from lab.traffic.streaming import till
 
 REQUESTS = [sys.executable, str(Path(__file__).with_name("requests.py"))]
 STALLS = [sys.executable, str(Path(__file__).with_name("stalls.py"))]
+# The measuring programs must not wait for the measured ones. The link emulators have the same class.
+REAL_TIME = ("chrt", "--fifo", "1")
 ASK_PORT, IPERF_PORT = 7500, 5201
 IPERF_WITHIN_S = 40.0
 STALLED_SHARE = 0.1  # of a pause or an answer's time
@@ -33,21 +34,21 @@ Span = tuple[float, float]  # of time.monotonic()
 
 
 def disturbed(began: float, ended: float, stalls: Sequence[Span]) -> bool:
-    """Return whether stalls of the machine, each with as much again for its backlog, explain a part of this time."""
+    """Return whether the machine's stalls take a tenth of this time. A stall's backlog counts as long as the stall."""
     overlaps = (min(ended, 2 * last - first) - max(began, first) for first, last in stalls)
     return sum(each for each in overlaps if each > 0) > STALLED_SHARE * (ended - began)
 
 
 @dataclass(slots=True)
 class Flow:
-    """Numbered datagrams in one direction, known after their end."""
+    """Numbered datagrams in one direction. Both counts are known after the flow."""
 
     pps: int
     sent: int = 0
     arrivals: list[tuple[int, float, float]] = field(default_factory=list)  # number, sent_at, received_at
 
     def lost(self, since: float, until: float) -> tuple[int, int]:
-        """Return how many of the datagrams that were sent in the span are lost, and how many were sent."""
+        """Return the lost and the sent datagrams of those sent in the span."""
         arrived = {number: sent_at for number, sent_at, _ in self.arrivals}
         if not arrived:
             return (each := round((until - since) * self.pps)), each
@@ -61,11 +62,19 @@ class Flow:
         return lost, sent
 
     def gap_ms(self, since: float, until: float, stalls: Sequence[Span] = ()) -> float:
-        """Return the longest undisturbed pause between arrivals in the span, beyond the sender's interval."""
-        moments = sorted(received for _, _, received in self.arrivals if since <= received < until)
-        pauses = pairwise((since, *moments, until))
-        longest = max((later - sooner for sooner, later in pauses if not disturbed(sooner, later, stalls)), default=0.0)
-        return max(0.0, longest - 1 / self.pps) * 1000
+        """Return the longest undisturbed pause between arrivals in the span, beyond the sender's own."""
+        interval_s = 1 / self.pps
+        longest = 0.0
+        before = since, -1, since - interval_s  # received, number and sent
+        arrivals = sorted((at, number, sent) for number, sent, at in self.arrivals if since <= at < until)
+        for after in (*arrivals, (until, -1, until)):
+            pause = after[0] - before[0] - interval_s
+            if min(before[1], after[1]) >= 0:
+                pause -= max(0.0, after[2] - before[2] - (after[1] - before[1]) * interval_s)
+            if pause > longest and not disturbed(before[0], after[0], stalls):
+                longest = pause
+            before = after
+        return longest * 1000
 
 
 @dataclass(slots=True)
@@ -73,7 +82,7 @@ class Answers:
     took: list[tuple[float, float]] = field(default_factory=list)  # asked_at, seconds
 
     def ms(self, since: float, until: float, stalls: Sequence[Span] = ()) -> list[float]:
-        """Return what undisturbed requests took that waited in the span."""
+        """Return the times of undisturbed requests that waited in the span."""
         waited = ((at, at + took) for at, took in self.took if at < until and at + took >= since)
         return [(end - at) * 1000 for at, end in waited if not disturbed(at, end, stalls)]
 
@@ -92,7 +101,7 @@ def _told(process: subprocess.Popen[str], word: str) -> Iterator[subprocess.Pope
 
 
 def _started(machine: Machine, word: str, *words: str) -> AbstractContextManager[subprocess.Popen[str]]:
-    return _told(machine.popen([*words], stdin=subprocess.PIPE, stderr=None, text=True), word)
+    return _told(machine.popen([*REAL_TIME, *words], stdin=subprocess.PIPE, stderr=None, text=True), word)
 
 
 @contextmanager
@@ -150,7 +159,7 @@ class Iperf:
         return float(done["sum_received"]["bits_per_second"]) / 1e6
 
     def flood_pps(self, size: int, seconds: int) -> float:
-        """Return the packets a second that arrive of as many as the sender can send."""
+        """Return the packets a second that arrive while the sender sends as fast as it can."""
         return self._datagrams(size, seconds, "0") / seconds
 
     def cpu_s_per_gbit(self, size: int, seconds: int, pps: int) -> float:
@@ -161,13 +170,15 @@ class Iperf:
 
     def _datagrams(self, size: int, seconds: int, bps: str) -> int:
         words = ("--udp", "--bandwidth", bps, "--length", str(size), "--time", str(seconds))
-        done = self._run(*words)["sum"]
-        return max(1, int(done["packets"] - done["lost_packets"]))
+        return max(1, int(self._run(*words)["sum_received"]["bytes"]) // size)
 
     def _run(self, *words: str) -> Any:
         ends = self._ends
         command = (*ends.tcp, "iperf3", "--client", ends.far_address, "--json", *words)
-        return json.loads(ends.near.run(*command, timeout_s=IPERF_WITHIN_S).stdout)["end"]
+        told = json.loads(ends.near.run(*command, timeout_s=IPERF_WITHIN_S).stdout)
+        if "error" in told:  # iperf3 still exits with 0
+            raise ExperimentFailed(f"`{' '.join(command)}`: {told['error']}")
+        return told["end"]
 
 
 @contextmanager

@@ -39,19 +39,19 @@ BUILT = TREE / "build" / "peers"  # setup/peers.sh
 UP_WITHIN_S = 20.0
 WIREGUARD_PORT, ENGARDE_PORT, ENGARDE_LOCAL_PORT, VXLAN_PORT, MQVPN_PORT = 51820, 59501, 59401, 4789, 4433
 NEAR_INNER, FAR_INNER = "10.77.0.2", "10.77.0.1"  # mqvpn's server takes the first
-MQVPN_SCHEDULER = "backup_fec"  # of this version's the one that loses least; `redundant` came later
+MQVPN_SCHEDULER = "backup_fec"  # loses least of those in 0.13; `redundant` came with 0.18
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where traffic starts and ends."""
+    """The machines and addresses between which traffic runs."""
 
     net: Stage
     near: Machine
     far: Machine
     near_address: str
     far_address: str
-    tcp: tuple[str, ...] = ()  # runs a program with MPTCP
+    tcp: tuple[str, ...] = ()  # command prefix that makes a program use MPTCP
 
 
 Start = Callable[[Mapping[str, float], Path], AbstractContextManager[Ends]]
@@ -63,7 +63,7 @@ class Variant:
     start: Start
     programs: tuple[str, ...] = ()  # in build/peers
     datagrams: bool = True
-    blacks: int = 1  # rounds with a black path, which take long
+    blacks: int = 1  # rounds that blacken the path, for 30 s each
 
     @property
     def missing(self) -> list[str]:
@@ -95,7 +95,7 @@ def _clear() -> Iterator[Ground]:
         file.write_text(yaml.safe_dump(written), encoding="utf-8")
         try:
             load.load(str(file))
-        except ConfigError as error:  # of a version whose tunnels are always in clear
+        except ConfigError as error:  # a version whose tunnels are always in clear
             print(f"peers: {OURS} is in clear too: {error}", file=sys.stderr, flush=True)
             yield NATTED
         else:
@@ -158,14 +158,14 @@ def _await_listening(machine: Machine, port: int) -> None:
 
 
 def _prefer_lte(net: Stage) -> None:
-    """LTE loses less, so it is the better path for those that use one."""
+    """Make LTE the default: it loses less, so a tunnel over one path uses it."""
     net.machine("homehost").run("ip", "route", "replace", "default", "via", f"{INNER_NETWORKS['lte']}.1", "metric", "1")
 
 
 def _wireguard(net: Stage, place: Path, running: ExitStack, endpoint: str) -> Ends:
     ends = _inner_ends(net)
     keys = [X25519PrivateKey.generate() for _ in range(2)]
-    # The far end first: it must hear the handshake, which is repeated after five seconds.
+    # The far end first: WireGuard repeats an unanswered handshake only after five seconds.
     sides = ((ends.far, "wg-far", FAR_INNER, ""), (ends.near, "wg-home", NEAR_INNER, endpoint))
     for (machine, device, address, peer), own, other in zip(sides, keys, reversed(keys), strict=True):
         _running(running, machine, place, str(BUILT / "wireguard-go"), "-f", device)
@@ -185,7 +185,7 @@ def _configure_wireguard(device: str, lines: list[str]) -> None:
     deadline = time.monotonic() + UP_WITHIN_S
     path = f"/var/run/wireguard/{device}.sock"
     with socket.socket(socket.AF_UNIX) as control:
-        while control.connect_ex(path) != 0:  # a killed one left its file
+        while control.connect_ex(path) != 0:  # a killed process leaves the file
             if time.monotonic() > deadline:
                 raise ExperimentFailed(f"wireguard-go does not listen on {path} after {UP_WITHIN_S:.0f} s")
             time.sleep(LOOK_EVERY_S)
@@ -225,7 +225,7 @@ def _engarde(net: Stage, place: Path, running: ExitStack) -> Ends:
 def _vxlan(net: Stage, _place: Path, _running: ExitStack) -> Ends:
     ends = _inner_ends(net)
     _prefer_lte(net)
-    # VXLAN has no answer to a NAT: its port is forwarded.
+    # VXLAN cannot traverse a NAT, so the NAT forwards its port.
     target = f'iifname "out" udp dport {VXLAN_PORT} dnat to {INNER_NETWORKS["lte"]}.2'
     chain = f"chain arriving {{ type nat hook prerouting priority dstnat; {target}; }}"
     nat(net, "lte").run("nft", "-f", "-", given=f"table ip forwarded {{ {chain}; }}\n")
