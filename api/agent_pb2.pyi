@@ -114,7 +114,7 @@ class Renewed(_message.Message):
     def __init__(self, certificate: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "version", "role", "capabilities", "path_manager", "kernel", "addresses")
+    __slots__ = ("protocol", "version", "role", "capabilities", "path_manager", "kernel", "addresses", "tunnel_keys")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,7 @@ class Hello(_message.Message):
     PATH_MANAGER_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    TUNNEL_KEYS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
     role: Role
@@ -129,7 +130,8 @@ class Hello(_message.Message):
     path_manager: PathManager
     kernel: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., capabilities: _Optional[_Iterable[_Union[Capability, _Mapping]]] = ..., path_manager: _Optional[_Union[PathManager, str]] = ..., kernel: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    tunnel_keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., capabilities: _Optional[_Iterable[_Union[Capability, _Mapping]]] = ..., path_manager: _Optional[_Union[PathManager, str]] = ..., kernel: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., tunnel_keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Capability(_message.Message):
     __slots__ = ("name", "available", "reason")
@@ -326,7 +328,7 @@ class Tunnelling(_message.Message):
     def __init__(self, ends: _Optional[_Iterable[_Union[TunnelEnd, _Mapping]]] = ..., largest_bytes: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ...) -> None: ...
 
 class TunnelEnd(_message.Message):
-    __slots__ = ("name", "reason", "peer", "since_packet_ms", "rtt_us", "mtu_bytes", "moves", "unauthenticated")
+    __slots__ = ("name", "reason", "peer", "since_packet_ms", "rtt_us", "mtu_bytes", "moves")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
@@ -334,7 +336,6 @@ class TunnelEnd(_message.Message):
     RTT_US_FIELD_NUMBER: _ClassVar[int]
     MTU_BYTES_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
-    UNAUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     name: str
     reason: str
     peer: str
@@ -342,8 +343,7 @@ class TunnelEnd(_message.Message):
     rtt_us: int
     mtu_bytes: int
     moves: int
-    unauthenticated: int
-    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., peer: _Optional[str] = ..., since_packet_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., unauthenticated: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., peer: _Optional[str] = ..., since_packet_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ...) -> None: ...
 
 class Capping(_message.Message):
     __slots__ = ("method", "held_sockets", "missing", "passing")
@@ -658,7 +658,7 @@ class Tunnels(_message.Message):
     def __init__(self, tunnels: _Optional[_Iterable[_Union[Tunnel, _Mapping]]] = ..., fitted_ports: _Optional[_Iterable[str]] = ..., lan_ports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Tunnel(_message.Message):
-    __slots__ = ("name", "port", "vni", "udp_port", "device", "remote", "key")
+    __slots__ = ("name", "port", "vni", "udp_port", "device", "remote", "key", "peer_key")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     VNI_FIELD_NUMBER: _ClassVar[int]
@@ -666,6 +666,7 @@ class Tunnel(_message.Message):
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     REMOTE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    PEER_KEY_FIELD_NUMBER: _ClassVar[int]
     name: str
     port: str
     vni: int
@@ -673,7 +674,8 @@ class Tunnel(_message.Message):
     device: str
     remote: str
     key: bytes
-    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., vni: _Optional[int] = ..., udp_port: _Optional[int] = ..., device: _Optional[str] = ..., remote: _Optional[str] = ..., key: _Optional[bytes] = ...) -> None: ...
+    peer_key: bytes
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., vni: _Optional[int] = ..., udp_port: _Optional[int] = ..., device: _Optional[str] = ..., remote: _Optional[str] = ..., key: _Optional[bytes] = ..., peer_key: _Optional[bytes] = ...) -> None: ...
 
 class Caps(_message.Message):
     __slots__ = ("caps", "lease_ms", "sharers", "block_bytes", "ports")

@@ -135,11 +135,11 @@ def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         if uplink["tunnel"] is not None and uplink["tunnel"]["end"] is not None
     ]
     if tunnels:
-        yield ("TUNNEL", "GATEWAY", "STATE", "PEER ADDRESS", "HEARD", "RTT", "MTU", "MOVES", "UNAUTHENTICATED PACKETS")
+        yield ("TUNNEL", "GATEWAY", "STATE", "PEER ADDRESS", "HEARD", "RTT", "MTU", "MOVES")
     for gateway, uplink, up, end in tunnels:
         last_packet = "never" if end["since_packet_ms"] is None else f"{end['since_packet_ms'] / 1000:.1f} s ago"
         rtt = f"{end['rtt_us'] / 1000:.1f} ms" if end["rtt_us"] else "-"
-        counts = (str(end["mtu_bytes"] or "-"), str(end["moves"]), str(end["unauthenticated"]))
+        counts = (str(end["mtu_bytes"] or "-"), str(end["moves"]))
         yield (uplink, gateway, "up" if up else "down", end["peer"] or "-", last_packet, rtt, *counts)
 
 

@@ -27,6 +27,7 @@ import (
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/agent/tunnel"
+	"bicast/agent/tunnel/wireguard"
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
 	"bicast/mptcp"
@@ -45,6 +46,7 @@ type Host struct {
 	failovers    *failover.Failovers
 	copies       *elimination.Executor // nil on a terminal or a relay
 	tunnels      *tunnel.Executor      // nil on a terminal or a relay
+	tunnelKeys   func() [][]byte       // nil on a terminal or a relay
 	terminals    *portxdp.Programs     // nil on a terminal or a relay; serves elimination and tunnels
 	interception *intercept.Executor   // nil on a terminal or a relay
 	windows      *windows              // nil on a relay
@@ -98,7 +100,8 @@ func Open(s Settings) (*Host, error) {
 		h.measuring, h.traceroute = probing.NewExecutor(outside, log), traceroute.NewExecutor(outside) // tunnels leave here, not from the bridge's namespace
 		h.terminals = portxdp.New(within, log)
 		h.copies = elimination.NewExecutor(within, h.terminals, log)
-		h.tunnels = tunnel.NewExecutor(outside, within, h.terminals, log)
+		h.tunnels = tunnel.NewExecutor(outside, within, tunnelKey(s.Identity), h.terminals, log)
+		h.tunnelKeys = publicKeys(tunnelKey(s.Identity), log)
 		h.interception = intercept.NewExecutor(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
 	if role == agentv1.Role_ROLE_RELAY {
@@ -216,7 +219,39 @@ func (h *Host) Hello() *agentv1.Hello {
 	for _, address := range addresses {
 		hello.Addresses = append(hello.Addresses, address.String())
 	}
+	if h.tunnelKeys != nil {
+		hello.TunnelKeys = h.tunnelKeys()
+	}
 	return hello
+}
+
+// tunnelKey returns the private keys of this host's tunnels.
+func tunnelKey(identity func() (trust.Identity, error)) tunnel.PrivateKey {
+	return func(number int) (wireguard.Key, error) {
+		one, err := identity()
+		if err != nil {
+			return wireguard.Key{}, err
+		}
+		return one.TunnelKey(number)
+	}
+}
+
+// publicKeys returns the public keys of this host's tunnels, which the controller gives to the other site.
+func publicKeys(private tunnel.PrivateKey, log *slog.Logger) func() [][]byte {
+	return func() (keys [][]byte) {
+		for number := range tunnel.MaxNumber {
+			key, err := private(number)
+			if err == nil {
+				key, err = wireguard.Public(key)
+			}
+			if err != nil {
+				log.Error("this host has no keys for tunnels", "reason", err)
+				return nil
+			}
+			keys = append(keys, key[:])
+		}
+		return keys
+	}
 }
 
 // Report reads the kernel now. It asks all executors for their parts at the same time, each with a short timeout.

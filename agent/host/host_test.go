@@ -22,6 +22,7 @@ import (
 	"bicast/agent/failover"
 	"bicast/agent/mptcpctl"
 	"bicast/agent/probing"
+	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -29,7 +30,10 @@ import (
 
 func open(t *testing.T, netns string, role agentv1.Role) *Host {
 	t.Helper()
-	h, err := Open(Settings{Netns: netns, Role: role, Sharers: filepath.Join(t.TempDir(), "sharers"), Log: slog.New(slog.DiscardHandler)})
+	h, err := Open(Settings{
+		Netns: netns, Role: role, Sharers: filepath.Join(t.TempDir(), "sharers"), Log: slog.New(slog.DiscardHandler), Guard: []string{"/bin/true"},
+		Identity: func() (trust.Identity, error) { return trust.Identity{}, errors.New("this host has not joined") },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +209,7 @@ func FuzzOrdersNeverPanic(f *testing.F) {
 func TestOnlyAGatewayHasTunnels(t *testing.T) {
 	host := lab.One(t)
 	order := &agentv1.Directive{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{
-		{Name: "dsl", Port: "tun", Vni: 42, UdpPort: 4789, Remote: "192.0.2.1", Key: make([]byte, 32)},
+		{Name: "dsl", Port: "tun", Vni: 42, UdpPort: 51820, Remote: "192.0.2.1", Key: make([]byte, 32)},
 	}}}}
 	for _, role := range []agentv1.Role{agentv1.Role_ROLE_TERMINAL, agentv1.Role_ROLE_RELAY} {
 		h := open(t, host.Path(), role)
@@ -225,8 +229,8 @@ func TestOnlyAGatewayHasTunnels(t *testing.T) {
 func TestAHangingNftDelaysNoReportAndNoOtherExecutor(t *testing.T) {
 	h := open(t, lab.One(t).Path(), agentv1.Role_ROLE_GATEWAY)
 	obey := func(order *agentv1.Directive) *agentv1.Result { return h.Obey(context.Background(), order) }
-	tunnels := func(all ...*agentv1.Tunnel) *agentv1.Directive {
-		return &agentv1.Directive{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: all}}}
+	intercept := func(order *agentv1.Intercept) *agentv1.Directive {
+		return &agentv1.Directive{Order: &agentv1.Directive_Intercept{Intercept: order}}
 	}
 	nft, err := exec.LookPath("nft")
 	if err != nil {
@@ -242,8 +246,13 @@ func TestAHangingNftDelaysNoReportAndNoOtherExecutor(t *testing.T) {
 	t.Setenv("PATH", directory+":"+path)
 	ordered := make(chan *agentv1.Result, 1)
 	go func() {
-		ordered <- obey(tunnels(&agentv1.Tunnel{
-			Name: "dsl", Port: "tun-busy", Vni: 4242, UdpPort: 4799, Remote: "127.0.0.1", Key: make([]byte, 32),
+		ordered <- obey(intercept(&agentv1.Intercept{
+			Port:    "rl-home",
+			Uplinks: []*agentv1.InterceptUplink{{Name: "wifi", Port: "rl-wifi", Gateways: []string{"10.97.1.1/24"}}},
+			Terminals: []*agentv1.InterceptedTerminal{{
+				Name: "television", Addresses: []string{"192.168.1.9"},
+				Locals: []*agentv1.LocalAddress{{Uplink: "wifi", Addresses: []string{"10.97.1.2"}}},
+			}},
 		}))
 	}()
 	hangs, err := os.OpenFile(gate, os.O_WRONLY, 0) // blocks until nft reads
@@ -271,7 +280,7 @@ func TestAHangingNftDelaysNoReportAndNoOtherExecutor(t *testing.T) {
 		t.Error(err)
 	}
 	t.Log(<-ordered)
-	if result := obey(tunnels()); !result.GetDone() {
+	if result := obey(intercept(&agentv1.Intercept{})); !result.GetDone() {
 		t.Error(result)
 	}
 }

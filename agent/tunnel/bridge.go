@@ -35,7 +35,7 @@ var offloads = []uint32{
 
 // Plain turns off the offloads of a device.
 func Plain(inside func(func() error) error, name string) error {
-	return (&kernel{inside: inside}).plain(device{name: name})
+	return plain(inside, name, offloads...)
 }
 
 // Reopened makes Open vSwitch read a device that was replaced.
@@ -43,7 +43,6 @@ func Reopened(ctx context.Context, inside func(func() error) error, name string,
 	k, err := openKernel(inside, inside)
 	if err == nil {
 		defer k.close()
-		k.sockets = 0
 		var there bool
 		var d device
 		if d, there, err = find(k.inner, name, 0); err == nil && there && !k.read(d) {
@@ -56,8 +55,8 @@ func Reopened(ctx context.Context, inside func(func() error) error, name string,
 }
 
 // plain turns off the offloads of a device, so that a bridge receives packets as they are on the wire.
-func (k *kernel) plain(d device) error {
-	return k.inside(func() error {
+func plain(inside func(func() error) error, name string, offloads ...uint32) error {
+	return inside(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -70,10 +69,10 @@ func (k *kernel) plain(d device) error {
 				value unsafe.Pointer
 				_     [16]byte // it is a union
 			}{value: unsafe.Pointer(&value)}
-			copy(request.name[:], d.name)
+			copy(request.name[:], name)
 			_, _, failure := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
 			if failure != 0 {
-				return fmt.Errorf("cannot turn off the offloads of %s: %w", d.name, failure)
+				return fmt.Errorf("cannot turn off the offloads of %s: %w", name, failure)
 			}
 		}
 		return nil
@@ -126,7 +125,7 @@ func (k *kernel) read(d device) bool {
 		}
 		return err
 	})
-	return err != nil || listeners > k.sockets // without the table only the flag is known
+	return err != nil || listeners > 0 // without the table only the flag is known
 }
 
 // port is a port of Open vSwitch that gets another number for a moment.

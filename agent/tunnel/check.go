@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"regexp"
 
+	"bicast/agent/tunnel/wireguard"
 	"bicast/api/agentv1"
 	"bicast/internal/plural"
 )
 
 const (
-	maxTunnels = 8
 	maxVNI     = 1<<24 - 1
-	maxUDPPort = 1<<16 - 2 // the next one bounds source ports
+	maxUDPPort = 1<<16 - 2
 )
 
 // deviceName matches the names of network devices that the controller accepts (controller/edges/config/document.py).
@@ -25,19 +25,19 @@ const expectedDevice = "expected the name of a network device: up to 15 letters,
 // check validates an order.
 func check(order *agentv1.Tunnels) error {
 	tunnels := order.GetTunnels()
-	if len(tunnels) > maxTunnels {
-		return fmt.Errorf("%s, expected at most %d", plural.Of(len(tunnels), "tunnel"), maxTunnels)
+	if len(tunnels) > MaxNumber {
+		return fmt.Errorf("%s, expected at most %d", plural.Of(len(tunnels), "tunnel"), MaxNumber)
 	}
-	names, ports, networks := map[string]bool{}, map[string]bool{}, map[[2]uint32]bool{}
+	names, ports, numbers, udpPorts := map[string]bool{}, map[string]bool{}, map[int]bool{}, map[uint32]bool{}
 	for _, each := range tunnels {
 		names[each.GetName()], ports[each.GetPort()] = true, true
-		networks[[2]uint32{each.GetVni(), each.GetUdpPort()}] = true
+		numbers[numberOf(each)], udpPorts[each.GetUdpPort()] = true, true
 		if err := checkOne(each); err != nil {
 			return fmt.Errorf("tunnel %q: %w", each.GetName(), err)
 		}
 	}
-	if len(names) < len(tunnels) || len(ports) < len(tunnels) || len(networks) < len(tunnels) {
-		return errors.New("two tunnels have the same name, the same port, or the same VNI and UDP port, expected unique ones")
+	if min(len(names), len(ports), len(numbers), len(udpPorts)) < len(tunnels) {
+		return errors.New("two tunnels have the same name, port, number or UDP port, expected unique ones")
 	}
 	return nil
 }
@@ -57,8 +57,10 @@ func checkOne(t *agentv1.Tunnel) error {
 		return fmt.Errorf("UDP port %d, expected 1 to %d", t.GetUdpPort(), maxUDPPort)
 	case t.GetRemote() != "" && (!remote.IsValid() || remote.IsUnspecified() || remote.IsMulticast() || remote.Zone() != ""):
 		return fmt.Errorf("remote %q, expected the address of one host", t.GetRemote())
-	case len(t.GetKey()) != keyBytes:
-		return fmt.Errorf("a key of %d bytes, expected %d", len(t.GetKey()), keyBytes)
+	case len(t.GetKey()) != wireguard.KeyBytes:
+		return fmt.Errorf("a preshared key of %d bytes, expected %d", len(t.GetKey()), wireguard.KeyBytes)
+	case len(t.GetPeerKey()) != wireguard.KeyBytes && len(t.GetPeerKey()) != 0:
+		return fmt.Errorf("a public key of %d bytes, expected %d, or none", len(t.GetPeerKey()), wireguard.KeyBytes)
 	}
 	return nil
 }

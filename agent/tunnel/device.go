@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 
@@ -16,32 +15,26 @@ import (
 )
 
 const (
-	timeToLive   = 64
-	dontFragment = 1 // VXLAN_DF_SET, linux/if_link.h
-	noAddress    = 1 // IN6_ADDR_GEN_MODE_NONE
-	mark         = "bicast-tunnel "
-	overSix      = " over IPv6"
+	timeToLive = 64
+	innerPort  = 47890 // UDP: of VXLAN in the WireGuard device
+	noAddress  = 1     // IN6_ADDR_GEN_MODE_NONE
+	mark       = "bicast-tunnel "
 )
 
-// spec has the parameters of a device. The device's alias holds them, where the next agent reads them.
+// spec has the parameters of a VXLAN device. The device's alias holds them, where the next agent reads them.
 type spec struct {
-	name     string
-	vni      uint32
-	udpPort  uint16
-	underlay int // index of the underlay's device; 0: routes decide
-	six      bool
-	remote   netip.Addr // the other end, if the order names it
+	name   string
+	vni    uint32
+	under  int // index of the WireGuard device
+	starts bool
 }
 
 func (k *kernel) alias(s spec) string {
-	text := fmt.Sprintf("%s%d by UDP %d, device %d%s", mark, s.vni, s.udpPort, s.underlay, k.outsideOf())
-	if s.remote.IsValid() {
-		text = fmt.Sprintf("%s%d by UDP %d to %v, device %d%s", mark, s.vni, s.udpPort, s.remote, s.underlay, k.outsideOf())
+	role := "answers"
+	if s.starts {
+		role = "starts"
 	}
-	if s.six {
-		text += overSix
-	}
-	return text
+	return fmt.Sprintf("%s%d in device %d, %s%s", mark, s.vni, s.under, role, k.outsideOf())
 }
 
 // device is a network device as the kernel reports it.
@@ -56,41 +49,30 @@ type device struct {
 
 	enslaved bool // to Open vSwitch's kernel datapath, or to a Linux bridge
 	promisc  bool // set by a userspace bridge, but not by packet captures
-
-	underlay int // of a tunnel's device: as in spec
 }
 
 // outsideOf distinguishes our tunnels from those of an agent in another namespace with its ports in the same one.
-func (k *kernel) outsideOf() string { return " of " + k.outside }
+func (k *kernel) outsideOf() string { return " of " + k.namespace }
 
 func (k *kernel) ours(d device) bool {
-	return d.kind == "vxlan" && strings.HasPrefix(d.alias, mark) &&
-		strings.HasSuffix(strings.TrimSuffix(d.alias, overSix), k.outsideOf())
+	return d.kind == "vxlan" && strings.HasPrefix(d.alias, mark) && strings.HasSuffix(d.alias, k.outsideOf())
 }
-
-// matches reports whether the device is that of a spec, over either IP version.
-func (k *kernel) matches(d device, s spec) bool {
-	s.six = false
-	return k.ours(d) && d.name == s.name && strings.TrimSuffix(d.alias, overSix) == k.alias(s)
-}
-
-func (d device) six() bool { return strings.HasSuffix(d.alias, overSix) }
 
 // unfinished reports whether the device has no mark yet: the agent was killed while making it.
 func (d device) unfinished() bool { return d.kind == "vxlan" && d.alias == "" && !d.up }
 
 // kernel has the namespace of the tunnels' outer packets and that of the ports. They may be the same.
 type kernel struct {
-	inside  func(func() error) error
-	outside string // the name of that namespace
-	outer   *netlink.Conn
-	inner   *netlink.Conn
-	innerNS *os.File
-	sockets int // number of our packet sockets on a device
+	inside    func(func() error) error
+	outside   func(func() error) error
+	namespace string // the name of that of the outer packets
+	outer     *netlink.Conn
+	inner     *netlink.Conn
+	innerNS   *os.File
 }
 
 func openKernel(outside, inside func(func() error) error) (*kernel, error) {
-	k := &kernel{inside: inside, sockets: 1}
+	k := &kernel{inside: inside, outside: outside}
 	dial := func(conn **netlink.Conn) func() error {
 		return func() (err error) {
 			*conn, err = netlink.Dial(unix.NETLINK_ROUTE, nil)
@@ -102,7 +84,7 @@ func openKernel(outside, inside func(func() error) error) (*kernel, error) {
 		k.innerNS, err = os.Open(namespace)
 		return err
 	}), outside(func() (err error) {
-		k.outside, err = os.Readlink(namespace)
+		k.namespace, err = os.Readlink(namespace)
 		return err
 	}))
 	if err != nil {
@@ -195,7 +177,32 @@ func decodeDevice(b []byte) (device, error) {
 	return d, nil
 }
 
-// make creates a device with its outer packets in our namespace and itself in that of the ports, and sets it up.
+// ensureInner makes the VXLAN device of a tunnel, or takes over that of an earlier agent.
+func (k *kernel) ensureInner(s spec, mtu int) (device, error) {
+	found, there, err := find(k.inner, s.name, 0)
+	if err != nil {
+		return device{}, err
+	}
+	if there && found.alias != k.alias(s) {
+		if !k.ours(found) && !found.unfinished() {
+			return device{}, fmt.Errorf("another network device has the name %s: remove it (ip link delete %s), "+
+				"or give the tunnel's port another name", s.name, s.name)
+		}
+		if err := k.remove(found); err != nil {
+			return device{}, err
+		}
+		there = false
+	}
+	if !there {
+		return k.make(s, mtu)
+	}
+	if found.mtu != mtu || !found.up {
+		err = setUp(k.inner, found, mtu)
+	}
+	return found, err
+}
+
+// make creates a VXLAN device in the WireGuard device and moves it to the namespace of the ports.
 func (k *kernel) make(s spec, mtu int) (device, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.String(unix.IFLA_IFNAME, s.name)
@@ -205,51 +212,33 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 		info.String(unix.IFLA_INFO_KIND, "vxlan")
 		info.Nested(unix.IFLA_INFO_DATA, func(data *netlink.AttributeEncoder) error {
 			data.Uint32(unix.IFLA_VXLAN_ID, s.vni)
-			data.Bytes(unix.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, s.udpPort))
-			// One source port, so that a NAT has one mapping: the kernel's range excludes the upper bound.
-			ports := binary.BigEndian.AppendUint16(nil, s.udpPort)
-			data.Bytes(unix.IFLA_VXLAN_PORT_RANGE, binary.BigEndian.AppendUint16(ports, s.udpPort+1))
+			data.Uint32(unix.IFLA_VXLAN_LINK, uint32(s.under))
+			data.Bytes(unix.IFLA_VXLAN_LOCAL6, insideOf(s.starts).AsSlice())
+			data.Bytes(unix.IFLA_VXLAN_GROUP6, insideOf(!s.starts).AsSlice())
+			data.Bytes(unix.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, innerPort))
 			data.Uint8(unix.IFLA_VXLAN_LEARNING, 0)
 			data.Uint8(unix.IFLA_VXLAN_TTL, timeToLive)
-			data.Uint8(unix.IFLA_VXLAN_DF, dontFragment)
-			if s.underlay != 0 {
-				data.Uint32(unix.IFLA_VXLAN_LINK, uint32(s.underlay))
-			}
-			// With the remote address, the kernel makes the default entry over the underlay's device. It looks up the device
-			// of later entries in the namespace of the port.
-			if s.remote.Is4() {
-				data.Bytes(unix.IFLA_VXLAN_GROUP, s.remote.AsSlice())
-			} else if s.remote.Is6() {
-				data.Bytes(unix.IFLA_VXLAN_GROUP6, s.remote.AsSlice())
-			}
-			if s.six {
-				data.Bytes(unix.IFLA_VXLAN_LOCAL6, make([]byte, 16)) // any address: it selects an IPv6 socket instead of IPv4
-			}
+			data.Uint8(unix.IFLA_VXLAN_UDP_ZERO_CSUM6_TX, 1) // WireGuard authenticates the packets
+			data.Uint8(unix.IFLA_VXLAN_UDP_ZERO_CSUM6_RX, 1)
 			return nil
 		})
 		return nil
 	})
 	silent := linkHeader(0, unix.IFF_NOARP, unix.IFF_NOARP) // from the start: a bridge that sets its flags writes back all flags that it read
-	err := change(k.outer, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, silent, attributes)
-	if errors.Is(err, unix.EEXIST) {
-		return device{}, fmt.Errorf("cannot create the network device %s: another VXLAN device has VNI %d and UDP port %d; "+
-			"remove it, or give this tunnel another VNI", s.name, s.vni, s.udpPort)
-	}
-	if err != nil {
+	if err := change(k.outer, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, silent, attributes); err != nil {
 		return device{}, fmt.Errorf("cannot create the network device %s: %w", s.name, err)
 	}
 	made, there, err := find(k.inner, s.name, 0)
 	if err != nil || !there {
 		return device{}, errors.Join(fmt.Errorf("the network device %s disappeared right after its creation", s.name), err)
 	}
-	if err := k.plain(made); err != nil {
+	if err := plain(k.inside, made.name, offloads...); err != nil {
 		return device{}, errors.Join(err, k.remove(made))
 	}
 	made.alias, made.up, made.mtu = k.alias(s), true, mtu
 	err = k.bringUp(made)
 	if errors.Is(err, unix.EADDRINUSE) {
-		err = fmt.Errorf("UDP port %d is in use by another program on this host (ss -ulpn 'sport = :%d' names it): stop it, or "+
-			"set another udp_port", s.udpPort, s.udpPort)
+		err = fmt.Errorf("UDP port %d is in use by another program on this host (ss -ulpn 'sport = :%d' names it): stop it", innerPort, innerPort)
 	}
 	return made, err
 }
@@ -258,13 +247,7 @@ func (k *kernel) make(s spec, mtu int) (device, error) {
 func (k *kernel) bringUp(d device) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.String(unix.IFLA_IFALIAS, d.alias)
-	attributes.Nested(unix.IFLA_AF_SPEC, func(families *netlink.AttributeEncoder) error {
-		families.Nested(unix.AF_INET6, func(six *netlink.AttributeEncoder) error {
-			six.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, noAddress)
-			return nil
-		})
-		return nil
-	})
+	withoutAddresses(attributes)
 	const flags = unix.IFF_UP | unix.IFF_NOARP
 	up := linkHeader(d.index, flags, flags) // separately: in one message the kernel would bring it up first, and send
 	err := change(k.inner, unix.RTM_SETLINK, 0, linkHeader(d.index, 0, 0), attributes)
@@ -277,10 +260,21 @@ func (k *kernel) bringUp(d device) error {
 	return nil
 }
 
-func (k *kernel) setUp(d device, mtu int) error {
+// withoutAddresses keeps the kernel from giving a device an IPv6 address.
+func withoutAddresses(attributes *netlink.AttributeEncoder) {
+	attributes.Nested(unix.IFLA_AF_SPEC, func(families *netlink.AttributeEncoder) error {
+		families.Nested(unix.AF_INET6, func(six *netlink.AttributeEncoder) error {
+			six.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, noAddress)
+			return nil
+		})
+		return nil
+	})
+}
+
+func setUp(conn *netlink.Conn, d device, mtu int) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.IFLA_MTU, uint32(mtu))
-	if err := change(k.inner, unix.RTM_SETLINK, 0, linkHeader(d.index, unix.IFF_UP, unix.IFF_UP), attributes); err != nil {
+	if err := change(conn, unix.RTM_SETLINK, 0, linkHeader(d.index, unix.IFF_UP, unix.IFF_UP), attributes); err != nil {
 		return fmt.Errorf("cannot set the MTU of the network device %s to %d bytes: %w", d.name, mtu, err)
 	}
 	return nil
@@ -298,8 +292,10 @@ func (k *kernel) set(d device, up bool) error {
 	return nil
 }
 
-func (k *kernel) remove(d device) error {
-	err := change(k.inner, unix.RTM_DELLINK, 0, linkHeader(d.index, 0, 0), netlink.NewAttributeEncoder())
+func (k *kernel) remove(d device) error { return remove(k.inner, d) }
+
+func remove(conn *netlink.Conn, d device) error {
+	err := change(conn, unix.RTM_DELLINK, 0, linkHeader(d.index, 0, 0), netlink.NewAttributeEncoder())
 	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("cannot remove the network device %s: %w", d.name, err)
 	}

@@ -2,12 +2,7 @@
 
 package tunnel
 
-import (
-	"encoding/binary"
-	"io"
-	"net/netip"
-	"time"
-)
+import "time"
 
 const (
 	askEvery       = time.Second
@@ -20,32 +15,19 @@ const (
 	urgentInterval = 50 * time.Millisecond // minimum between urgent questions
 )
 
-// Settings are the parameters of an End.
-type Settings struct {
-	VNI         uint32
-	Key         []byte
-	Starts      bool
-	Peer        netip.AddrPort // the other end's address, or the one that an earlier agent knew
-	SearchEvery time.Duration  // interval between searches for a longer length
-	Random      io.Reader
-	Wall        func() time.Time // of the starting end: tickets must grow across restarts
-}
-
-// End is one end of a tunnel, without a network or a clock. It takes received messages and the time, and returns what to
-// send, the other end's address and the packet length that passes.
+// End is one end of a tunnel, without a network or a clock. It takes received messages and the time, and returns messages to
+// send, and the packet length that passes.
 type End struct {
-	settings      Settings
-	authenticator authenticator
-	length        search
+	starts      bool
+	searchEvery time.Duration // interval between searches for a longer length
+	length      search
 
 	now, shift time.Duration // monotonic time of this end, and its lead over the clock
-	peer       netip.AddrPort
-	moves      int
 	heard      time.Duration // 0: never
 	rtt        time.Duration
-	mtu        int // as the starting end reports
+	mtu        int    // as the starting end reports
+	moves      uint16 // of the starting end, as the answering end counts them
 
-	echo    nonce
 	ticket  uint64 // the last ticket
 	asked   map[uint64]ask
 	due     time.Duration // time of the next question
@@ -59,24 +41,10 @@ type ask struct {
 	length int
 }
 
-// Send is a message to send: to the peer, or as a challenge to an address.
-type Send struct {
-	To    netip.AddrPort // zero: the peer
-	Bytes []byte
-}
-
 // NewEnd returns an end that sends nothing before its first Tick.
-func NewEnd(settings Settings) *End {
-	e := &End{settings: settings, now: 1, peer: settings.Peer, asked: map[uint64]ask{}}
-	e.authenticator = newAuthenticator(settings.Random)
-	return e
+func NewEnd(starts bool, searchEvery time.Duration) *End {
+	return &End{starts: starts, searchEvery: searchEvery, now: 1, asked: map[uint64]ask{}}
 }
-
-// Peer returns the verified address of the other end. It is invalid before the first verification.
-func (e *End) Peer() netip.AddrPort { return e.peer }
-
-// Moves returns how often the address of the other end changed.
-func (e *End) Moves() int { return e.moves }
 
 // RTT returns the round trip of the last answered short question; 0: none.
 func (e *End) RTT() time.Duration { return e.rtt }
@@ -95,7 +63,7 @@ func (e *End) Alive(now time.Duration) bool {
 
 // MTU returns the longest packet that passes both ways; 0: unknown.
 func (e *End) MTU() int {
-	if e.settings.Starts {
+	if e.starts {
 		return e.length.known
 	}
 	return e.mtu
@@ -125,10 +93,16 @@ func (e *End) Changed(now time.Duration) {
 	e.looked = 0
 }
 
+// Moved reports to the answering end that the other end has another address: the path may have changed.
+func (e *End) Moved() { e.moves++ }
+
+// Moves returns how often the address of the starting end changed.
+func (e *End) Moves() int { return int(e.moves) }
+
 // Tick returns the messages that are due now.
-func (e *End) Tick(now time.Duration) []Send {
+func (e *End) Tick(now time.Duration) []message {
 	e.at(now)
-	if !e.settings.Starts {
+	if !e.starts {
 		return nil
 	}
 	for ticket, each := range e.asked {
@@ -138,7 +112,7 @@ func (e *End) Tick(now time.Duration) []Send {
 			}
 		}
 	}
-	var sends []Send
+	var sends []message
 	alive := e.heard != 0 && e.now-e.heard <= deadAfter
 	if alive {
 		sends = e.measure()
@@ -152,7 +126,7 @@ func (e *End) Tick(now time.Duration) []Send {
 // Next returns the time from the last Tick to the next.
 func (e *End) Next() time.Duration {
 	wait := askEvery
-	if e.settings.Starts {
+	if e.starts {
 		wait = min(wait, e.next()-e.now)
 		if e.length.size != 0 {
 			wait = min(wait, tryEvery/4)
@@ -171,12 +145,12 @@ func (e *End) next() time.Duration {
 }
 
 // measure continues the search for the longest packet that passes.
-func (e *End) measure() []Send {
+func (e *End) measure() []message {
 	e.length.checkLost(e.now, e.rtt)
 	switch {
 	case e.length.ceiling <= shortest:
 		return nil
-	case e.looked == 0 || e.length.size == 0 && (e.length.known == 0 || e.now-e.looked >= e.settings.SearchEvery):
+	case e.looked == 0 || e.length.size == 0 && (e.length.known == 0 || e.now-e.looked >= e.searchEvery):
 		e.looked, e.checked = e.now, e.now
 		e.length.restart(e.now)
 	case e.length.size == 0 && e.now-e.checked >= checkEvery:
@@ -187,91 +161,46 @@ func (e *End) measure() []Send {
 		return nil
 	}
 	long, short := e.ask(e.length.size), e.ask(shortest)
-	e.length.recordTry(e.now, binary.BigEndian.Uint64(short.Bytes[12:]))
-	return []Send{long, short}
+	e.length.recordTry(e.now, short.ticket)
+	return []message{long, short}
 }
 
-func (e *End) ask(length int) Send {
-	e.ticket = max(e.ticket+1, uint64(max(0, e.settings.Wall().UnixNano())))
-	m := message{kind: question, length: length, mtu: e.length.known, ticket: e.ticket, nonce: e.echo}
-	e.asked[m.ticket] = ask{e.now, length}
+func (e *End) ask(length int) message {
+	e.ticket++
+	e.asked[e.ticket] = ask{e.now, length}
 	if length == shortest {
 		e.last, e.due = e.now, e.now+askEvery
 	}
-	return e.send(m)
+	return message{kind: question, length: length, mtu: uint16(e.length.known), ticket: e.ticket}
 }
 
-// Inner handles a message from the device. Its outer source is the peer's address, but anyone can forge that.
-func (e *End) Inner(now time.Duration, b []byte) []Send {
+// Receive handles a message of the other end.
+func (e *End) Receive(now time.Duration, b []byte) []message {
 	e.at(now)
-	m, ours := open(e.settings.VNI, e.settings.Key, b)
+	m, whole := decode(b)
 	switch {
-	case !ours:
-		return nil
-	case e.settings.Starts:
-		return e.answered(m)
-	case m.kind == question && e.peer.IsValid():
-		if e.authenticator.Knows(e.now, e.peer, e.settings.VNI, m.nonce) {
-			e.heard, e.mtu = e.now, m.mtu
-		}
-		if e.authenticator.answers(e.now, e.authenticator.Advance(m.ticket)) {
-			return []Send{e.answer(m)}
-		}
+	case !whole:
+	case e.starts && m.kind == answer:
+		e.answered(m)
+	case !e.starts && m.kind == question: // an answer as long as its question proves the length both ways
+		e.heard, e.mtu = e.now, int(m.mtu)
+		return []message{{kind: answer, length: m.length, moves: e.moves, ticket: m.ticket}}
 	}
 	return nil
 }
 
-func (e *End) answered(m message) []Send {
+func (e *End) answered(m message) {
 	asked, waits := e.asked[m.ticket]
-	if !waits {
-		return nil
+	if !waits || m.length != asked.length {
+		return
 	}
-	switch {
-	case m.kind == answer && m.length == asked.length:
-		delete(e.asked, m.ticket)
-		e.heard, e.echo = e.now, m.nonce
-		if m.length == shortest {
-			e.rtt = e.now - asked.at
-		}
-		e.length.heard(e.now, m.ticket, m.length)
-	case m.kind == challenge: // the other end sees us at a new address, so the path may have changed
-		delete(e.asked, m.ticket)
-		e.echo, e.looked = m.nonce, 0
-		return []Send{e.ask(shortest)}
+	delete(e.asked, m.ticket)
+	e.heard = e.now
+	if m.length == shortest {
+		e.rtt = e.now - asked.at
 	}
-	return nil
+	e.length.heard(e.now, m.ticket, m.length)
+	if m.moves != e.moves {
+		e.moves, e.looked = m.moves, 0
+	}
 }
-
-// Outer handles a message to the device's UDP port from any address. Only the answering end uses it.
-func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
-	e.at(now)
-	if e.settings.Starts || from == e.peer {
-		return nil
-	}
-	m, ours := open(e.settings.VNI, e.settings.Key, b)
-	if !ours || m.kind != question {
-		return nil
-	}
-	fresh := e.authenticator.Advance(m.ticket)
-	switch {
-	case e.authenticator.Knows(e.now, from, e.settings.VNI, m.nonce):
-		if e.peer.IsValid() {
-			e.moves++
-		}
-		e.peer, e.heard, e.mtu = from, e.now, m.mtu
-		e.authenticator.Void()
-		return []Send{e.answer(m)}
-	case e.authenticator.Allow(e.now, fresh):
-		reply := e.send(message{kind: challenge, ticket: m.ticket, nonce: e.authenticator.Nonce(e.now, from, e.settings.VNI)})
-		reply.To = from
-		return []Send{reply}
-	}
-	return nil
-}
-
-// answer returns an answer as long as its question, which proves the length both ways.
-func (e *End) answer(m message) Send {
-	return e.send(message{kind: answer, length: m.length, ticket: m.ticket, nonce: e.authenticator.Nonce(e.now, e.peer, e.settings.VNI)})
-}
-
-func (e *End) send(m message) Send { return Send{Bytes: m.seal(e.settings.VNI, e.settings.Key)} }

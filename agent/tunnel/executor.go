@@ -3,12 +3,12 @@
 package tunnel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,22 +45,22 @@ type Executor struct {
 	log             *slog.Logger
 	searchEvery     time.Duration // interval between searches for a larger MTU
 	settles         time.Duration // as the constant
+	private         PrivateKey
 	underlayChanged chan struct{} // signals a change of the underlay
 
-	mutex           sync.Mutex
-	order           *agentv1.Tunnels // nil: none
-	host            *environment
-	release         func() error // releases what all tunnels share
-	tunnels         map[string]*tunnel
-	unauthenticated map[string]uint64
-	announced       int             // the limit that senders have; 0: none yet
-	leads           map[string]bool // ports of LANs that were set up or down, as logged
+	mutex     sync.Mutex
+	order     *agentv1.Tunnels // nil: none
+	host      *environment
+	release   func() error // releases what all tunnels share
+	tunnels   map[string]*tunnel
+	announced int             // the limit that senders have; 0: none yet
+	leads     map[string]bool // ports of LANs that were set up or down, as logged
 }
 
 // NewExecutor returns an executor without an order.
-func NewExecutor(outside, inside func(func() error) error, fitter Fitter, log *slog.Logger) *Executor {
+func NewExecutor(outside, inside func(func() error) error, private PrivateKey, fitter Fitter, log *slog.Logger) *Executor {
 	return &Executor{
-		outside: outside, inside: inside, fitter: fitter, log: log, searchEvery: searchInterval, settles: settles,
+		outside: outside, inside: inside, private: private, fitter: fitter, log: log, searchEvery: searchInterval, settles: settles,
 		underlayChanged: make(chan struct{}, 1),
 		tunnels:         map[string]*tunnel{}, leads: map[string]bool{},
 	}
@@ -128,8 +128,7 @@ func (e *Executor) Report() *agentv1.Tunnelling {
 	}
 	report := &agentv1.Tunnelling{LargestBytes: uint32(e.largest())}
 	for _, each := range e.order.GetTunnels() {
-		t := e.tunnels[each.GetName()]
-		report.Ends = append(report.Ends, t.message(e.unauthenticated[t.counter()]))
+		report.Ends = append(report.Ends, e.tunnels[each.GetName()].message())
 	}
 	missing := e.fitter.Missing()
 	for _, port := range e.order.GetFittedPorts() {
@@ -156,11 +155,6 @@ func (e *Executor) begin(order *agentv1.Tunnels) error {
 			if err := t.finish(); err != nil {
 				e.log.Warn("cannot close a tunnel", "tunnel", name, "reason", err)
 			}
-			if each := wanted[name]; each != nil && !bytes.Equal(t.order.GetKey(), each.GetKey()) {
-				if err := e.forget(t.order.GetPort()); err != nil {
-					return err
-				}
-			}
 		}
 	}
 	if err := e.removeAllBut(order.GetTunnels()); err != nil {
@@ -169,63 +163,56 @@ func (e *Executor) begin(order *agentv1.Tunnels) error {
 	var begun []*tunnel
 	for name, each := range wanted {
 		if e.tunnels[name] == nil {
-			t, err := begin(each, e.host, e.log)
-			if err != nil {
-				return err
-			}
+			t := begin(each, e.host, e.log)
 			e.tunnels[name] = t
 			begun = append(begun, t)
 		}
 	}
 	e.order, e.announced = order, 0
-	if err := e.write(); err != nil {
-		return err
-	}
 	for _, t := range begun {
 		t.run()
 	}
 	return nil
 }
 
-// forget removes our device, and with it the peer's address, which was verified with the previous key.
-func (e *Executor) forget(port string) error {
-	found, there, err := find(e.host.kernel.inner, port, 0)
-	if err != nil || !there || !e.host.kernel.ours(found) {
+// removeAllBut removes our devices and routes that belong to none of these tunnels, also those of a killed agent.
+func (e *Executor) removeAllBut(these []*agentv1.Tunnel) error {
+	k := e.host.kernel
+	found, err := devices(k.outer)
+	if err != nil {
 		return err
 	}
-	return e.host.kernel.remove(found)
-}
-
-// removeAllBut removes our devices that belong to none of these tunnels, also those of a killed agent.
-func (e *Executor) removeAllBut(these []*agentv1.Tunnel) error {
-	found, err := devices(e.host.kernel.inner)
+	for _, each := range found {
+		stays := slices.ContainsFunc(these, func(t *agentv1.Tunnel) bool { return outerName(t.GetVni()) == each.name })
+		if isOuter(each) && !stays {
+			if err := remove(k.outer, each); err != nil { // and with it the VXLAN device
+				return err
+			}
+		}
+	}
+	found, err = devices(k.inner)
 	if err != nil {
 		return err
 	}
 	for _, each := range found {
 		stays := slices.ContainsFunc(these, func(t *agentv1.Tunnel) bool {
-			underlay, _, err := e.host.kernel.wayTo(t.GetDevice(), remoteOf(t))
-			return err == nil && e.host.kernel.matches(each, specOf(t, underlay))
+			return t.GetPort() == each.name && strings.HasPrefix(each.alias, fmt.Sprintf("%s%d ", mark, t.GetVni()))
 		})
-		if e.host.kernel.ours(each) && !stays {
-			if err := e.host.kernel.remove(each); err != nil {
+		if k.ours(each) && !stays {
+			if err := k.remove(each); err != nil {
+				return err
+			}
+		}
+	}
+	for number := range MaxNumber {
+		stays := slices.ContainsFunc(these, func(t *agentv1.Tunnel) bool { return numberOf(t) == number && t.GetDevice() != "" })
+		if !stays {
+			if err := k.unsteer(number); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// write admits the current peers of the tunnels.
-func (e *Executor) write() error {
-	var all []pin
-	for _, each := range e.order.GetTunnels() {
-		t := e.tunnels[each.GetName()]
-		one := t.resetPeer()
-		one.unauthenticated = e.unauthenticated[t.counter()]
-		all = append(all, one)
-	}
-	return e.host.pins.write(all)
 }
 
 func (e *Executor) tick() {
@@ -236,22 +223,8 @@ func (e *Executor) tick() {
 	}
 }
 
-// tend maintains devices, pins and the MTU that senders learn. The caller holds the mutex.
+// tend maintains devices and the MTU that senders learn. The caller holds the mutex.
 func (e *Executor) tend() {
-	counted, err := e.host.pins.dropped()
-	ruled, unseen := e.host.pins.ruled()
-	if counted != nil {
-		e.unauthenticated = counted
-	}
-	switch {
-	case err != nil || unseen != nil:
-		e.log.Error("cannot count unauthenticated packets", "reason", errors.Join(err, unseen))
-	case counted == nil || ruled != rulesPerTunnel*len(e.order.GetTunnels()):
-		e.log.Warn("the table " + table + " of nft was removed or changed and is restored: unauthenticated packets passed meanwhile")
-		if err := e.write(); err != nil {
-			e.log.Error("cannot keep unauthenticated packets out of tunnels", "reason", err)
-		}
-	}
 	for _, t := range e.tunnels {
 		t.tend()
 	}

@@ -5,6 +5,7 @@ package tunnel
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,28 @@ func Probe() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.checkVXLAN(), pins{here}.check(), checkPacketSocket(), k.close())
+	return errors.Join(k.checkVXLAN(), k.checkWireGuard(), k.close())
+}
+
+// checkWireGuard makes a WireGuard device and removes it, or opens what the agent needs to encrypt by itself.
+func (k *kernel) checkWireGuard() error {
+	const name = outerPrefix + "probe"
+	lacks, err := k.makeWireGuard(name)
+	if err != nil {
+		return err
+	}
+	if !lacks {
+		made, there, err := find(k.outer, name, 0)
+		if err != nil || !there {
+			return err
+		}
+		return remove(k.outer, made)
+	}
+	file, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("%w: this kernel has no WireGuard and no TUN devices; load the module wireguard or tun (modprobe wireguard)", err)
+	}
+	return file.Close()
 }
 
 // checkVXLAN asks for a VXLAN device with an invalid VNI. ERANGE means that the kernel lacks nothing else.
@@ -44,15 +66,4 @@ func (k *kernel) checkVXLAN() error {
 	default:
 		return fmt.Errorf("cannot find out whether the kernel has VXLAN: %w", err)
 	}
-}
-
-func checkPacketSocket() error {
-	file, err := openOuter(false, 0, invalidVNI)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return fmt.Errorf("%w: packet sockets need CAP_NET_RAW and, in a unit of systemd, AF_PACKET (docs/how-to/far-site.md)", err)
-	}
-	if err != nil {
-		return err
-	}
-	return file.Close()
 }

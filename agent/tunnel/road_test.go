@@ -5,11 +5,9 @@ package tunnel
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os/exec"
 	"strings"
 	"sync"
@@ -20,12 +18,39 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"bicast/agent/tunnel/wireguard"
 	"bicast/api/agentv1"
 	"bicast/internal/claim"
 	"bicast/internal/lab"
 )
 
-const udpPort = 4790
+const (
+	udpPort = 51820
+	testVNI = 42
+)
+
+var testKey = bytes.Repeat([]byte{7}, wireguard.KeyBytes)
+
+// keys returns the private keys of a host.
+func keys(host byte) PrivateKey {
+	return func(number int) (wireguard.Key, error) { return wireguard.Key{1: host, 2: byte(number)}, nil }
+}
+
+var nearKeys, farKeys = keys(1), keys(2)
+
+func public(private PrivateKey, vni uint32) []byte {
+	key, _ := private(int(vni-1) % MaxNumber)
+	key, _ = wireguard.Public(key)
+	return key[:]
+}
+
+// second returns the order of another tunnel.
+func second(one *agentv1.Tunnel, private PrivateKey) *agentv1.Tunnel {
+	other := proto.Clone(one).(*agentv1.Tunnel)
+	other.Name, other.Port, other.Vni, other.UdpPort = "lte", "tun2", testVNI+1, udpPort+1
+	other.PeerKey = public(private, testVNI+1)
+	return other
+}
 
 // world is two sites with one uplink between them.
 //
@@ -113,10 +138,10 @@ func (w *world) orders() (near, away *agentv1.Tunnels) {
 		remote = "fdff::9"
 	}
 	near = &agentv1.Tunnels{FittedPorts: []string{"lan0"}, Tunnels: []*agentv1.Tunnel{{
-		Name: "dsl", Port: "tun", Vni: testVNI, UdpPort: udpPort, Device: "wan", Remote: remote, Key: testKey,
+		Name: "dsl", Port: "tun", Vni: testVNI, UdpPort: udpPort, Device: "wan", Remote: remote, Key: testKey, PeerKey: public(farKeys, testVNI),
 	}}}
 	away = proto.Clone(near).(*agentv1.Tunnels)
-	away.Tunnels[0].Remote, away.Tunnels[0].Device = "", ""
+	away.Tunnels[0].Remote, away.Tunnels[0].Device, away.Tunnels[0].PeerKey = "", "", public(nearKeys, testVNI)
 	return near, away
 }
 
@@ -142,7 +167,11 @@ func (w *world) address() {
 func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
 	w.t.Helper()
 	s := &site{fit: &fits{}, order: order}
-	s.executor = NewExecutor(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
+	private := nearKeys
+	if outside == w.far {
+		private = farKeys
+	}
+	s.executor = NewExecutor(outside.Try, inside.Try, private, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
 	s.executor.searchEvery, s.executor.settles = 3*time.Second, 2*time.Second
 	var said string
 	var err error
@@ -188,7 +217,7 @@ func (w *world) await(what string, so func() bool) time.Duration {
 					reports += fmt.Sprintln(each.executor.Report())
 				}
 			}
-			w.t.Fatalf("%s: not so within %v%s%s", what, patient, reports, w.far.Run("nft", "list", "ruleset"))
+			w.t.Fatalf("%s: not so within %v%s", what, patient, reports)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -206,6 +235,16 @@ func (w *world) pinged(bytes int, wait time.Duration) bool {
 		seconds := fmt.Sprint(int(wait.Seconds()))
 		return exec.Command("ping", "-c1", "-W", seconds, "-M", "do", "-s", fmt.Sprint(bytes-28), "10.99.0.2").Run()
 	}) == nil
+}
+
+// farMAC returns the address of the far end's device, which is random; empty: there is none.
+func (w *world) farMAC() string {
+	for line := range strings.Lines(w.far.Run("ip", "-brief", "link")) {
+		if at := strings.Fields(line); strings.HasPrefix(at[0], "tun") {
+			return at[2]
+		}
+	}
+	return ""
 }
 
 // traffic sends 100 packets per second through the tunnel until the test ends.
@@ -252,63 +291,3 @@ meta length > %d drop
 }
 
 func (w *world) widen() { w.nft(w.nat, "delete table inet narrow") }
-
-// vxlan returns the payload of a forged UDP packet.
-func vxlan(vni uint32, inner []byte) []byte {
-	b := binary.BigEndian.AppendUint32(nil, 0x08000000)
-	b = binary.BigEndian.AppendUint32(b, vni<<8)
-	return append(b, inner...)
-}
-
-// stranger sends to the far end's UDP port from the NAT's host, from any source port.
-func (w *world) stranger(payloads ...[]byte) {
-	w.t.Helper()
-	w.nat.Do(func() error {
-		conn, err := net.Dial("udp", net.JoinHostPort("203.0.113.9", fmt.Sprint(udpPort)))
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		for _, each := range payloads {
-			if _, err := conn.Write(each); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// capture records this many questions as they pass the NAT.
-func (w *world) capture(count int) [][]byte {
-	w.t.Helper()
-	var found [][]byte
-	w.nat.Do(func() error {
-		file, err := openSocket(unix.SOCK_DGRAM, unix.ETH_P_IP, 0, questions(false, udpPort, testVNI))
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		buffer := make([]byte, packetBytes)
-		for len(found) < count {
-			n, err := file.Read(buffer)
-			if err != nil {
-				return err
-			}
-			if _, carried, whole := unwrap(false, buffer[:n]); whole {
-				found = append(found, bytes.Clone(carried))
-			}
-		}
-		return nil
-	})
-	return found
-}
-
-// counted returns how many unauthenticated packets the far end has dropped.
-func (w *world) counted() uint64 {
-	w.t.Helper()
-	counted, err := pins{w.far.Try}.dropped()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return counted[pin{udpPort: udpPort, vni: testVNI}.name("strangers")]
-}

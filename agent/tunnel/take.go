@@ -45,7 +45,7 @@ func (e *Executor) openShared() error {
 	begun := time.Now()
 	e.release = func() error { return errors.Join(unwatch(), kernel.close(), mine.Close()) }
 	e.host = &environment{
-		kernel: kernel, pins: pins{e.outside}, outside: e.outside, inside: e.inside, searchEvery: e.searchEvery,
+		kernel: kernel, outside: e.outside, inside: e.inside, private: e.private, searchEvery: e.searchEvery,
 		now: func() time.Duration { return time.Since(begun) },
 	}
 	return nil
@@ -67,11 +67,8 @@ func (e *Executor) removeAll() error {
 		delete(e.tunnels, name)
 	}
 	failures = append(failures, e.removeAllBut(nil))
-	if e.host.pins.exist() {
-		failures = append(failures, e.host.pins.remove())
-	}
 	failures = append(failures, e.release())
-	e.order, e.host, e.release, e.unauthenticated, e.announced = nil, nil, nil, nil, 0
+	e.order, e.host, e.release, e.announced = nil, nil, nil, 0
 	e.fitter.Fit(nil, 0)
 	clear(e.leads)
 	return errors.Join(failures...)

@@ -21,13 +21,12 @@ func TestASecondAgentOfANamespaceIsRefused(t *testing.T) {
 	w.near = w.site(w.gateway, w.ports, near)
 	w.await("the near end hears the other", func() bool { return w.near.says().GetReason() == "" })
 	stands := func() string {
-		sets := w.far.Run("nft", "--stateless", "list", "ruleset")
-		return w.far.Run("ip", "-o", "link", "show", "type", "vxlan") + sets
+		return w.far.Run("ip", "-o", "link", "show", "type", "vxlan") + w.far.Run("ip", "-o", "link", "show", "type", "tun")
 	}
 	before := stands()
 	others := proto.Clone(away).(*agentv1.Tunnels)
 	others.Tunnels[0].Name, others.Tunnels[0].Port, others.Tunnels[0].Vni = "lte", "tun2", testVNI+1
-	second := NewExecutor(w.far.Try, w.far.Try, &fits{}, discard())
+	second := NewExecutor(w.far.Try, w.far.Try, farKeys, &fits{}, discard())
 	for _, order := range []*agentv1.Tunnels{others, away} {
 		_, err := second.Order(order)
 		if process := fmt.Sprintf("process %d", first.Process.Pid); err == nil || !strings.Contains(err.Error(), process) {

@@ -4,19 +4,19 @@ package tunnel
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
+	"bicast/agent/tunnel/wireguard"
 	"bicast/api/agentv1"
 )
 
-// tunnel is one running tunnel of an order: its end, its device and its sockets.
+// tunnel is one running tunnel of an order: its end, its devices and the socket of its messages.
 type tunnel struct {
 	order *agentv1.Tunnel
 	host  *environment
@@ -28,90 +28,52 @@ type tunnel struct {
 
 	mutex   sync.Mutex
 	end     *End
-	six     bool // the outer packets are IPv6
-	turned  time.Duration
-	device  device // index 0: there is none
-	showing int    // index of the device that a bridge is asked to read; 0: none
-	way     way
-	settled netip.AddrPort // the peer's address in the kernel
-	said    netip.AddrPort // the peer that was logged
-	reason  error          // why there is no device, or the kernel does not know the peer
+	outer   outer          // the WireGuard device
+	device  device         // the VXLAN device in it; index 0: there is none
+	socket  *net.UDPConn   // for messages; nil: none
+	showing int            // index of the device that a bridge is asked to read; 0: none
+	way     way            // of the encrypted packets
+	peer    netip.AddrPort // from which they come
+	forgot  time.Duration  // when the session was last forgotten
+	reason  error          // why there is no device
 	over    bool
-	inner   *os.File
-	outer   []*os.File
 }
 
 // environment is shared by the tunnels of an executor.
 type environment struct {
 	kernel      *kernel
-	pins        pins
 	outside     func(func() error) error
 	inside      func(func() error) error
 	now         func() time.Duration
+	private     PrivateKey
 	searchEvery time.Duration
 	route       hostRoute
 }
 
-// begin starts a tunnel. It takes over the device of an earlier agent if that fits the order.
-func begin(order *agentv1.Tunnel, host *environment, log *slog.Logger) (*tunnel, error) {
+// PrivateKey returns this host's private key for a tunnel of its site, by number.
+type PrivateKey func(number int) (wireguard.Key, error)
+
+// begin makes a tunnel without devices.
+func begin(order *agentv1.Tunnel, host *environment, log *slog.Logger) *tunnel {
 	t := &tunnel{order: order, host: host, wake: make(chan struct{}, 1), log: log.With("tunnel", order.GetName())}
 	t.ctx, t.stop = context.WithCancel(context.Background())
-	settings := Settings{
-		VNI: order.GetVni(), Key: order.GetKey(), Starts: order.GetRemote() != "", SearchEvery: host.searchEvery, Random: rand.Reader,
-		Wall: time.Now,
-	}
-	if settings.Starts {
-		settings.Peer = netip.AddrPortFrom(remoteOf(order), t.udpPort())
-		t.six = settings.Peer.Addr().Is6()
-	} else if found, there, err := find(host.kernel.inner, order.GetPort(), 0); err != nil {
-		return nil, err
-	} else if there && host.kernel.ours(found) {
-		t.six = found.six()
-		peers, err := host.kernel.peers(found, t.udpPort())
-		if err != nil {
-			return nil, err
-		}
-		if len(peers) == 1 {
-			settings.Peer = peers[0]
-		}
-	}
-	t.end = NewEnd(settings)
-	if !settings.Starts {
-		if err := t.listen(); err != nil {
-			return nil, err
-		}
-	}
-	return t, nil
+	t.end = NewEnd(t.starts(), host.searchEvery)
+	t.peer = t.remote()
+	return t
 }
 
-func (t *tunnel) udpPort() uint16 { return uint16(t.order.GetUdpPort()) }
+func (t *tunnel) starts() bool { return t.order.GetRemote() != "" }
 
-// listen opens the sockets, of IPv4 and IPv6, at which the other end may first appear.
-func (t *tunnel) listen() error {
-	for _, six := range []bool{false, true} {
-		err := t.host.outside(func() error {
-			file, err := openOuter(six, t.udpPort(), t.order.GetVni())
-			if err == nil {
-				t.outer = append(t.outer, file)
-			}
-			return err
-		})
-		if err != nil {
-			return errors.Join(err, t.closeSockets())
-		}
+// remote returns the other end's address; not valid: the order does not name it.
+func (t *tunnel) remote() netip.AddrPort {
+	if !t.starts() {
+		return netip.AddrPort{}
 	}
-	return nil
+	return netip.AddrPortFrom(remoteOf(t.order), uint16(t.order.GetUdpPort()))
 }
 
-// run starts the tunnel's goroutines, which finish ends.
+// run starts the tunnel's goroutine, which finish ends.
 func (t *tunnel) run() {
-	for i, file := range t.outer {
-		t.receive(file, func(b []byte) {
-			if from, carried, whole := unwrap(i == 1, b); whole {
-				t.handleOuter(from, carried)
-			}
-		})
-	}
 	t.parts.Add(1)
 	go func() {
 		defer t.parts.Done()
@@ -125,7 +87,7 @@ func (t *tunnel) run() {
 				return
 			}
 			t.mutex.Lock()
-			t.act(t.end.Tick(t.host.now()))
+			t.send(t.end.Tick(t.host.now()))
 			wait := t.end.Next()
 			t.mutex.Unlock()
 			timer.Reset(wait)
@@ -133,70 +95,45 @@ func (t *tunnel) run() {
 	}()
 }
 
-// finish ends the tunnel but leaves the device to the next agent.
+// finish ends the tunnel but leaves its devices to the next agent.
 func (t *tunnel) finish() error {
 	t.stop()
 	t.mutex.Lock()
 	t.over = true
-	err := t.closeSockets()
+	err := errors.Join(t.closeSocket(), t.outer.close())
 	t.mutex.Unlock()
 	t.parts.Wait()
 	return err
 }
 
-func (t *tunnel) closeSockets() error {
-	var failures []error
-	for _, file := range append(t.outer, t.inner) {
-		if file != nil {
-			failures = append(failures, file.Close())
-		}
+func (t *tunnel) closeSocket() error {
+	if t.socket == nil {
+		return nil
 	}
-	t.outer, t.inner = nil, nil
-	return errors.Join(failures...)
+	err := t.socket.Close()
+	t.socket = nil
+	return err
 }
 
-func (t *tunnel) receive(file *os.File, take func([]byte)) {
+func (t *tunnel) receive(socket *net.UDPConn) {
 	t.parts.Add(1)
 	go func() {
 		defer t.parts.Done()
-		buffer := make([]byte, packetBytes)
+		buffer := make([]byte, longest)
 		for {
-			n, err := file.Read(buffer)
-			if errors.Is(err, os.ErrClosed) {
+			n, err := socket.Read(buffer)
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if err == nil { // a device that went down returns one error
-				take(buffer[:n])
+			if err != nil {
+				continue // an error of an earlier send
 			}
+			t.mutex.Lock()
+			t.send(t.end.Receive(t.host.now(), buffer[:n]))
+			t.mutex.Unlock()
+			t.wakeUp() // a received message may make more due than the replies
 		}
 	}()
-}
-
-// handleOuter handles a packet from any address. The device has a socket of either IPv4 or IPv6. If the other end is silent and
-// an authentic question arrives by the other version, the device is made for that version.
-func (t *tunnel) handleOuter(from netip.AddrPort, b []byte) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	now := t.host.now()
-	if six := from.Addr().Is6(); six != t.six && !t.end.Alive(now) && (t.turned == 0 || now-t.turned > deadAfter) {
-		if m, ours := open(t.order.GetVni(), t.order.GetKey(), b); ours && m.kind == question {
-			t.six, t.turned = six, now
-			t.refresh()
-		}
-	}
-	if from.Addr().Is6() == t.six {
-		t.act(t.end.Outer(now, from, b))
-	}
-}
-
-func (t *tunnel) handleInner(b []byte) {
-	if len(b) < ethernetBytes {
-		return
-	}
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.act(t.end.Inner(t.host.now(), b[ethernetBytes:]))
-	t.wakeUp() // a received packet may make more due than the replies
 }
 
 // wakeUp makes the tunnel ask its end again what is due.
@@ -207,54 +144,46 @@ func (t *tunnel) wakeUp() {
 	}
 }
 
-// act sends what the end returned. A failed send counts as packet loss.
-func (t *tunnel) act(sends []Send) {
-	if t.inner == nil {
+// send sends messages. A failed send counts as packet loss.
+func (t *tunnel) send(messages []message) {
+	if t.socket == nil {
 		return
 	}
-	if err := t.setPeer(); err != nil {
-		t.setFailure(err)
-	}
-	for _, each := range sends {
-		to := toTheBridge
-		if each.To.IsValid() {
-			if t.host.kernel.setProbeDestination(t.device, each.To) != nil {
-				continue
-			}
-			to = probeMAC
-		}
-		t.inner.Write(frame(to, each.Bytes))
+	for _, each := range messages {
+		t.socket.Write(each.encode())
 	}
 }
 
 // message returns the report.
-func (t *tunnel) message(unauthenticated uint64) *agentv1.TunnelEnd {
+func (t *tunnel) message() *agentv1.TunnelEnd {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := t.host.now()
 	end := &agentv1.TunnelEnd{
 		Name: t.order.GetName(), RttUs: uint32(t.end.RTT().Microseconds()), MtuBytes: uint32(t.end.MTU()),
-		Moves: uint32(t.end.Moves()), Unauthenticated: unauthenticated,
+		Moves: uint32(t.end.Moves()),
 	}
 	silence, ever := t.end.Silence(now)
 	if ever {
 		ms := uint32(silence.Milliseconds())
-		end.SincePacketMs, end.Peer = &ms, t.end.Peer().String()
+		end.SincePacketMs, end.Peer = &ms, t.peer.String()
 	}
 	switch {
 	case t.reason != nil:
 		end.Reason = t.reason.Error()
 	case t.end.Alive(now):
-	case t.end.Peer().IsValid() && t.way.device == 0:
-		end.Reason = fmt.Sprintf("this host has no route to %v%s", t.end.Peer().Addr(), byDevice(t.order.GetDevice()))
+	case len(t.order.GetPeerKey()) == 0:
+		end.Reason = "the controller does not know the other end's key yet: start the agent of the other site"
+	case t.peer.IsValid() && t.way.device == 0:
+		end.Reason = fmt.Sprintf("this host has no route to %v%s", t.peer.Addr(), byDevice(t.order.GetDevice()))
 	case ever:
 		end.Reason = fmt.Sprintf("the other end has sent nothing for %d s", int(silence.Seconds()))
-	case t.order.GetRemote() != "":
-		end.Reason = fmt.Sprintf("%v does not answer: start the agent of the other site, and let UDP port %d pass to it",
-			t.end.Peer(), t.udpPort())
+	case t.starts():
+		end.Reason = fmt.Sprintf("%v does not answer: start the agent of the other site, and let UDP port %d pass to it, and "+
+			"everything that comes in by %s on both hosts", t.peer, t.order.GetUdpPort(), outerName(t.order.GetVni()))
 	default:
-		end.Reason = fmt.Sprintf("the other end has not connected yet: start its agent, and let UDP port %d pass to this host",
-			t.udpPort())
+		end.Reason = fmt.Sprintf("the other end has not connected yet: start its agent, and let UDP port %d pass to this host, "+
+			"and everything that comes in by %s", t.order.GetUdpPort(), outerName(t.order.GetVni()))
 	}
 	return end
 }

@@ -12,10 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Lengths of headers, in bytes.
 const (
+	ethernetBytes = 14
+	udpBytes      = 8
+	vxlanBytes    = 8
+	fourBytes     = 20 // of IPv4
+	sixBytes      = 40 // of IPv6
+	dataBytes     = 32 // of WireGuard: its header and its authenticator
+
 	usualMTU    = 1500
-	overFour    = 20 + udpBytes + vxlanBytes + ethernetBytes
-	overSixMore = sixBytes - 20
+	smallestSix = 1280 // the kernel has no IPv6 on devices with less (RFC 8200 5)
+	padding     = 16   // WireGuard pads to multiples, but not above its device's MTU
+	overInner   = sixBytes + udpBytes + vxlanBytes + ethernetBytes
 )
 
 // way is the route of a tunnel's packets out of this host. Another way means another path.
@@ -26,13 +35,17 @@ type way struct {
 	mtu     int
 }
 
-// innerMTU returns the MTU of the tunnel's device.
-func (w way) innerMTU(six bool) int {
-	mtu := w.mtu - overFour
-	if six {
-		mtu -= overSixMore
+// mtus returns the MTU of the WireGuard device and that of the VXLAN device in it. An unknown peer counts as one of IPv6.
+func (w way) mtus(peer netip.Addr) (outer, inner int) {
+	outer = w.mtu - udpBytes - dataBytes - sixBytes
+	if peer.Is4() {
+		outer += sixBytes - fourBytes
 	}
-	return min(mtu, longest)
+	outer = min(outer, longest)
+	if outer < smallestSix {
+		return smallestSix, max(outer&^(padding-1)-overInner, smallestMTU)
+	}
+	return outer, outer - overInner
 }
 
 // wayTo returns the way to a peer over a device. Without a device, the routes decide. The peer may be unknown.

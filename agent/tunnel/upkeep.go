@@ -4,48 +4,19 @@ package tunnel
 
 import (
 	"fmt"
-	"net/netip"
+	"net"
+	"strconv"
+	"time"
 
-	"bicast/api/agentv1"
+	"bicast/agent/tunnel/wireguard"
 )
 
-const smallestMTU = 68 // bytes: the minimum of Linux (ETH_MIN_MTU)
-
-// setPeer sets the peer's address in the kernel.
-func (t *tunnel) setPeer() error {
-	peer := t.end.Peer()
-	if peer == t.settled || peer.Addr().Is6() != t.six {
-		return nil
-	}
-	if err := t.host.kernel.setDestination(t.device, peer, t.udpPort()); err != nil {
-		return err
-	}
-	if err := t.host.pins.move(t.pin()); err != nil {
-		return err
-	}
-	if t.settled = peer; t.said != peer {
-		t.said = peer
-		t.log.Info("the other end is connected", "address", peer)
-	}
-	return nil
-}
-
-func (t *tunnel) pin() pin {
-	return pin{udpPort: t.udpPort(), vni: t.order.GetVni(), peer: t.end.Peer()}
-}
-
-// counter returns the name of the counter of unauthenticated packets.
-func (t *tunnel) counter() string {
-	return pin{udpPort: t.udpPort(), vni: t.order.GetVni()}.name("strangers")
-}
-
-// resetPeer returns the pin of the end's current peer and makes the next tend set the peer in the kernel again.
-func (t *tunnel) resetPeer() pin {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.settled = netip.AddrPort{}
-	return t.pin()
-}
+const (
+	smallestMTU = 68                // bytes: the minimum of Linux (ETH_MIN_MTU)
+	messagePort = 47891             // UDP, in the WireGuard device
+	lateAfter   = askEvery * 3 / 2  // a question's answer
+	forgetAfter = 180 * time.Second // without a message no key of a session is valid any more
+)
 
 func (t *tunnel) trouble() error {
 	t.mutex.Lock()
@@ -53,20 +24,16 @@ func (t *tunnel) trouble() error {
 	return t.reason
 }
 
-// tend maintains the device, which may have gone, and the path of its packets.
+// tend maintains the devices, which may have gone, and the way of the encrypted packets.
 func (t *tunnel) tend() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.refresh()
-}
-
-func (t *tunnel) refresh() {
 	if t.over {
 		return
 	}
-	err := t.ensureDevice()
+	err := t.ensureDevices()
 	if err == nil {
-		err = t.setPeer()
+		err = t.followPeer()
 	}
 	t.setFailure(err)
 }
@@ -83,44 +50,27 @@ func (t *tunnel) setFailure(err error) {
 	}
 }
 
-func (t *tunnel) ensureDevice() error {
+func (t *tunnel) ensureDevices() error {
 	k := t.host.kernel
-	underlay, w, err := k.wayTo(t.order.GetDevice(), t.end.Peer().Addr())
+	underlay, w, err := k.wayTo(t.order.GetDevice(), t.peer.Addr())
 	if err != nil {
 		return err
 	}
-	wanted := specOf(t.order, underlay)
-	wanted.six = t.six
-	mtu := max(w.innerMTU(t.six), smallestMTU)
-	found, there, err := find(k.inner, wanted.name, 0)
+	if underlay != 0 {
+		if err := k.steer(numberOf(t.order), t.peer.Addr(), w); err != nil {
+			return err
+		}
+	}
+	outerMTU, mtu := w.mtus(t.peer.Addr())
+	if err := t.ensureOuter(outerMTU); err != nil {
+		return err
+	}
+	found, err := k.ensureInner(t.spec(), mtu)
 	if err != nil {
 		return err
 	}
-	if there && found.alias != k.alias(wanted) {
-		if !k.ours(found) && !found.unfinished() {
-			return fmt.Errorf("another network device has the name %s: remove it (ip link delete %s), "+
-				"or give the tunnel's port another name", wanted.name, wanted.name)
-		}
-		if err := k.remove(found); err != nil {
-			return err
-		}
-		there = false
-	}
-	if !there {
-		if found, err = k.make(wanted, mtu); err != nil {
-			return err
-		}
-	}
+	t.device = found
 	t.showToBridge(found)
-	found.underlay = underlay
-	if found.mtu != mtu || !found.up {
-		if err := k.setUp(found, mtu); err != nil {
-			return err
-		}
-	}
-	if err := t.openDevice(found); err != nil {
-		return err
-	}
 	t.end.Ceiling(mtu)
 	if w != t.way {
 		t.way = w
@@ -130,10 +80,104 @@ func (t *tunnel) ensureDevice() error {
 	return nil
 }
 
-func specOf(order *agentv1.Tunnel, underlay int) spec {
-	return spec{
-		name: order.GetPort(), vni: order.GetVni(), udpPort: uint16(order.GetUdpPort()), underlay: underlay, remote: remoteOf(order),
+func (t *tunnel) spec() spec {
+	return spec{name: t.order.GetPort(), vni: t.order.GetVni(), under: t.outer.link.index, starts: t.starts()}
+}
+
+// ensureOuter makes or opens the WireGuard device, and the socket in it.
+func (t *tunnel) ensureOuter(mtu int) error {
+	k := t.host.kernel
+	name := outerName(t.order.GetVni())
+	found, there, err := find(k.outer, name, 0)
+	if err != nil {
+		return err
 	}
+	if there && found.index == t.outer.link.index && found.up && found.mtu == mtu {
+		return nil
+	}
+	if !there || found.index != t.outer.link.index {
+		if err := t.openOuter(name, mtu); err != nil {
+			return err
+		}
+		return t.openSocket()
+	}
+	return setUp(k.outer, found, mtu)
+}
+
+func (t *tunnel) openOuter(name string, mtu int) error {
+	if err := t.outer.close(); err != nil {
+		return err
+	}
+	opened, err := t.host.kernel.openOuter(name, mtu, t.starts(), t.log)
+	if err != nil {
+		return err
+	}
+	t.outer = opened
+	private, err := t.host.private(numberOf(t.order))
+	if err != nil {
+		return err
+	}
+	config := wireguard.Config{Private: private, ListenPort: uint16(t.order.GetUdpPort())}
+	if t.order.GetDevice() != "" {
+		config.Mark = markOf(numberOf(t.order))
+	}
+	if key := t.order.GetPeerKey(); len(key) == wireguard.KeyBytes {
+		config.Peer = wireguard.Peer{
+			Public: wireguard.Key(key), Preshared: wireguard.Key(t.order.GetKey()), Endpoint: t.remote(), Inside: insideOf(!t.starts()),
+		}
+	}
+	return t.host.outside(func() error { return opened.Set(config) })
+}
+
+func (t *tunnel) openSocket() error {
+	if err := t.closeSocket(); err != nil {
+		return err
+	}
+	zone := strconv.Itoa(t.outer.link.index) // Go remembers the indices of names
+	at := func(starts bool) *net.UDPAddr {
+		return &net.UDPAddr{IP: insideOf(starts).AsSlice(), Port: messagePort, Zone: zone}
+	}
+	err := t.host.outside(func() (err error) {
+		t.socket, err = net.DialUDP("udp6", at(t.starts()), at(!t.starts()))
+		return err
+	})
+	if err != nil {
+		t.socket = nil
+		return fmt.Errorf("cannot open a socket in %s: %w", t.outer.link.name, err)
+	}
+	t.receive(t.socket)
+	return nil
+}
+
+// followPeer reads where the other end is, and mends a session that WireGuard itself would mend later.
+func (t *tunnel) followPeer() error {
+	now := t.host.now()
+	silence, ever := t.end.Silence(now)
+	if t.starts() {
+		if !ever {
+			return t.outer.Forget() // so that the next question begins a handshake, and not only after 5 s
+		}
+		if silence > lateAfter {
+			t.outer.Hurry()
+		}
+		return nil
+	}
+	if silence > forgetAfter && now-t.forgot > forgetAfter {
+		t.forgot = now
+		if err := t.outer.Forget(); err != nil {
+			return err
+		}
+	}
+	at, err := t.outer.Endpoint()
+	if err != nil || !at.IsValid() || at == t.peer {
+		return err
+	}
+	if ever && t.peer.IsValid() {
+		t.end.Moved()
+	}
+	t.peer = at
+	t.log.Info("the other end is connected", "address", at)
+	return nil
 }
 
 // showToBridge makes the bridge of the port read the device, also one that another program made.
@@ -152,25 +196,4 @@ func (t *tunnel) showToBridge(d device) {
 			t.showing = 0
 		}
 	}()
-}
-
-// openDevice moves the socket to the tunnel's current device.
-func (t *tunnel) openDevice(d device) error {
-	if d.index == t.device.index && t.inner != nil {
-		return nil
-	}
-	if t.inner != nil {
-		t.inner.Close()
-		t.inner = nil
-	}
-	t.device, t.settled = d, netip.AddrPort{}
-	err := t.host.inside(func() (err error) {
-		t.inner, err = openInner(d.index)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	t.receive(t.inner, t.handleInner)
-	return nil
 }

@@ -830,8 +830,9 @@ type Hello struct {
 	Role          Role                   `protobuf:"varint,3,opt,name=role,proto3,enum=bicast.agent.v1.Role" json:"role,omitempty"`
 	Capabilities  []*Capability          `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	PathManager   PathManager            `protobuf:"varint,5,opt,name=path_manager,json=pathManager,proto3,enum=bicast.agent.v1.PathManager" json:"path_manager,omitempty"`
-	Kernel        string                 `protobuf:"bytes,6,opt,name=kernel,proto3" json:"kernel,omitempty"`       // output of uname -r
-	Addresses     []string               `protobuf:"bytes,7,rep,name=addresses,proto3" json:"addresses,omitempty"` // of the agent's namespace, without loopback and link-local addresses
+	Kernel        string                 `protobuf:"bytes,6,opt,name=kernel,proto3" json:"kernel,omitempty"`                           // output of uname -r
+	Addresses     []string               `protobuf:"bytes,7,rep,name=addresses,proto3" json:"addresses,omitempty"`                     // of the agent's namespace, without loopback and link-local addresses
+	TunnelKeys    [][]byte               `protobuf:"bytes,8,rep,name=tunnel_keys,json=tunnelKeys,proto3" json:"tunnel_keys,omitempty"` // gateways: 8 public keys (X25519) for tunnels 0 to 7 of the site; the same while the agent has one certificate key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +912,13 @@ func (x *Hello) GetKernel() string {
 func (x *Hello) GetAddresses() []string {
 	if x != nil {
 		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Hello) GetTunnelKeys() [][]byte {
+	if x != nil {
+		return x.TunnelKeys
 	}
 	return nil
 }
@@ -1938,17 +1946,16 @@ func (x *Tunnelling) GetMissing() []*Missing {
 
 // The local state of one tunnel.
 type TunnelEnd struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Reason          string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                                             // why the tunnel has no device or no peer; empty: the tunnel is up
-	Peer            string                 `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`                                                 // outer address and port of the peer; empty: no packet from the peer yet
-	SincePacketMs   *uint32                `protobuf:"varint,4,opt,name=since_packet_ms,json=sincePacketMs,proto3,oneof" json:"since_packet_ms,omitempty"` // since the last authentic packet from the peer; absent: none yet
-	RttUs           uint32                 `protobuf:"varint,5,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"`                                 // of the last probe; 0: no probe was answered
-	MtuBytes        uint32                 `protobuf:"varint,6,opt,name=mtu_bytes,json=mtuBytes,proto3" json:"mtu_bytes,omitempty"`                        // largest IP packet that passes in both directions; 0: unknown
-	Moves           uint32                 `protobuf:"varint,7,opt,name=moves,proto3" json:"moves,omitempty"`                                              // changes of the peer's outer address
-	Unauthenticated uint64                 `protobuf:"varint,8,opt,name=unauthenticated,proto3" json:"unauthenticated,omitempty"`                          // dropped packets for this tunnel without a valid authenticator
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                                             // why the tunnel has no device or no peer; empty: the tunnel is up
+	Peer          string                 `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`                                                 // outer address and port of the peer; empty: no packet from the peer yet
+	SincePacketMs *uint32                `protobuf:"varint,4,opt,name=since_packet_ms,json=sincePacketMs,proto3,oneof" json:"since_packet_ms,omitempty"` // since the last message from the peer; absent: none yet
+	RttUs         uint32                 `protobuf:"varint,5,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"`                                 // of the last probe; 0: no probe was answered
+	MtuBytes      uint32                 `protobuf:"varint,6,opt,name=mtu_bytes,json=mtuBytes,proto3" json:"mtu_bytes,omitempty"`                        // largest IP packet that passes in both directions; 0: unknown
+	Moves         uint32                 `protobuf:"varint,7,opt,name=moves,proto3" json:"moves,omitempty"`                                              // changes of the peer's outer address
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TunnelEnd) Reset() {
@@ -2026,13 +2033,6 @@ func (x *TunnelEnd) GetMtuBytes() uint32 {
 func (x *TunnelEnd) GetMoves() uint32 {
 	if x != nil {
 		return x.Moves
-	}
-	return 0
-}
-
-func (x *TunnelEnd) GetUnauthenticated() uint64 {
-	if x != nil {
-		return x.Unauthenticated
 	}
 	return 0
 }
@@ -3768,8 +3768,8 @@ func (x *CopyPath) GetMac() string {
 	return ""
 }
 
-// Have exactly these VXLAN tunnels to one peer site. Each is an uplink with a network device. An unchanged tunnel stays
-// in place. The devices survive a killed agent, and the agent removes them when it exits.
+// Have exactly these tunnels to one peer site: VXLAN inside WireGuard. Each is an uplink with a network device. An
+// unchanged tunnel stays in place. The devices survive a killed agent, and the agent removes them when it exits.
 type Tunnels struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tunnels       []*Tunnel              `protobuf:"bytes,1,rep,name=tunnels,proto3" json:"tunnels,omitempty"`                            // up to 8
@@ -3834,11 +3834,12 @@ type Tunnel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                       // uplink
 	Port          string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`                       // network device to create
-	Vni           uint32                 `protobuf:"varint,3,opt,name=vni,proto3" json:"vni,omitempty"`                        // 1 to 16777215, the same at both ends
-	UdpPort       uint32                 `protobuf:"varint,4,opt,name=udp_port,json=udpPort,proto3" json:"udp_port,omitempty"` // 1 to 65534, the same at both ends
+	Vni           uint32                 `protobuf:"varint,3,opt,name=vni,proto3" json:"vni,omitempty"`                        // 1 to 16777215, the same at both ends; its number at the site is (vni - 1) % 8
+	UdpPort       uint32                 `protobuf:"varint,4,opt,name=udp_port,json=udpPort,proto3" json:"udp_port,omitempty"` // 1 to 65534, the same at both ends, and of no other tunnel
 	Device        string                 `protobuf:"bytes,5,opt,name=device,proto3" json:"device,omitempty"`                   // outgoing device; empty: by the routes
 	Remote        string                 `protobuf:"bytes,6,opt,name=remote,proto3" json:"remote,omitempty"`                   // outer address of the peer; empty: learned from the authenticated peer, and may change
-	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`                         // 32 bytes, shared with the peer
+	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`                         // preshared key, 32 bytes
+	PeerKey       []byte                 `protobuf:"bytes,8,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`  // public key of the peer for this tunnel, 32 bytes; empty: unknown yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3918,6 +3919,13 @@ func (x *Tunnel) GetRemote() string {
 func (x *Tunnel) GetKey() []byte {
 	if x != nil {
 		return x.Key
+	}
+	return nil
+}
+
+func (x *Tunnel) GetPeerKey() []byte {
+	if x != nil {
+		return x.PeerKey
 	}
 	return nil
 }
@@ -5851,7 +5859,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\arenewed\x18\x05 \x01(\v2\x18.bicast.agent.v1.RenewedH\x00R\arenewedB\t\n" +
 	"\apayload\"+\n" +
 	"\aRenewed\x12 \n" +
-	"\vcertificate\x18\x01 \x01(\fR\vcertificate\"\xa0\x02\n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\"\xc1\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12)\n" +
@@ -5859,7 +5867,9 @@ const file_api_agent_proto_rawDesc = "" +
 	"\fcapabilities\x18\x04 \x03(\v2\x1b.bicast.agent.v1.CapabilityR\fcapabilities\x12?\n" +
 	"\fpath_manager\x18\x05 \x01(\x0e2\x1c.bicast.agent.v1.PathManagerR\vpathManager\x12\x16\n" +
 	"\x06kernel\x18\x06 \x01(\tR\x06kernel\x12\x1c\n" +
-	"\taddresses\x18\a \x03(\tR\taddresses\"V\n" +
+	"\taddresses\x18\a \x03(\tR\taddresses\x12\x1f\n" +
+	"\vtunnel_keys\x18\b \x03(\fR\n" +
+	"tunnelKeys\"V\n" +
 	"\n" +
 	"Capability\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -5966,7 +5976,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"Tunnelling\x12.\n" +
 	"\x04ends\x18\x01 \x03(\v2\x1a.bicast.agent.v1.TunnelEndR\x04ends\x12#\n" +
 	"\rlargest_bytes\x18\x02 \x01(\rR\flargestBytes\x122\n" +
-	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\x80\x02\n" +
+	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\xdc\x01\n" +
 	"\tTunnelEnd\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
@@ -5974,9 +5984,8 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x0fsince_packet_ms\x18\x04 \x01(\rH\x00R\rsincePacketMs\x88\x01\x01\x12\x15\n" +
 	"\x06rtt_us\x18\x05 \x01(\rR\x05rttUs\x12\x1b\n" +
 	"\tmtu_bytes\x18\x06 \x01(\rR\bmtuBytes\x12\x14\n" +
-	"\x05moves\x18\a \x01(\rR\x05moves\x12(\n" +
-	"\x0funauthenticated\x18\b \x01(\x04R\x0funauthenticatedB\x12\n" +
-	"\x10_since_packet_ms\"\xac\x01\n" +
+	"\x05moves\x18\a \x01(\rR\x05movesB\x12\n" +
+	"\x10_since_packet_msJ\x04\b\b\x10\t\"\xac\x01\n" +
 	"\aCapping\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12!\n" +
 	"\fheld_sockets\x18\x02 \x01(\rR\vheldSockets\x122\n" +
@@ -6132,7 +6141,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\aTunnels\x121\n" +
 	"\atunnels\x18\x01 \x03(\v2\x17.bicast.agent.v1.TunnelR\atunnels\x12!\n" +
 	"\ffitted_ports\x18\x02 \x03(\tR\vfittedPorts\x12\x1b\n" +
-	"\tlan_ports\x18\x03 \x03(\tR\blanPorts\"\x9f\x01\n" +
+	"\tlan_ports\x18\x03 \x03(\tR\blanPorts\"\xba\x01\n" +
 	"\x06Tunnel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x10\n" +
@@ -6140,7 +6149,8 @@ const file_api_agent_proto_rawDesc = "" +
 	"\budp_port\x18\x04 \x01(\rR\audpPort\x12\x16\n" +
 	"\x06device\x18\x05 \x01(\tR\x06device\x12\x16\n" +
 	"\x06remote\x18\x06 \x01(\tR\x06remote\x12\x10\n" +
-	"\x03key\x18\a \x01(\fR\x03key\"\x9c\x01\n" +
+	"\x03key\x18\a \x01(\fR\x03key\x12\x19\n" +
+	"\bpeer_key\x18\b \x01(\fR\apeerKey\"\x9c\x01\n" +
 	"\x04Caps\x12(\n" +
 	"\x04caps\x18\x01 \x03(\v2\x14.bicast.agent.v1.CapR\x04caps\x12\x19\n" +
 	"\blease_ms\x18\x02 \x01(\rR\aleaseMs\x12\x18\n" +

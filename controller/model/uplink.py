@@ -11,8 +11,11 @@ from controller.model.traffic import Address, Family, Interface
 
 class UplinkKind(StrEnum):
     ETHERNET = "ethernet"
-    TUNNEL = "tunnel"  # VXLAN to the peer site
+    TUNNEL = "tunnel"  # encrypted, to the peer site
     HOST = "host"  # the host routes it on, behind its own address
+
+
+MOST_OF_A_SITE = 8  # tunnels
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,13 @@ class Tunnel:
 
     device: str | None  # None: by the host's routes
     remote: Address | None  # None: learned
-    udp_port: int  # both ends'
+    udp_port: int  # both ends'; 0: the default for its number
     vni: int  # both ends', unique in this file
+
+    @property
+    def number(self) -> int:
+        """Return its number at its site, from 0."""
+        return (self.vni - 1) % MOST_OF_A_SITE
 
 
 class Period(StrEnum):
@@ -91,11 +99,11 @@ class Uplink:
 
     @property
     def outer_bytes(self) -> int:
-        """Return the tunnel's overhead per frame: IP, UDP and VXLAN. An unknown family counts as IPv6."""
+        """Return the tunnel's overhead per frame. An unknown family counts as IPv6, and padding does not count."""
         if self.tunnel is None:
             return 0
         over_ipv4 = self.tunnel.remote is not None and Family.of(self.tunnel.remote) is Family.IPV4
-        return (20 if over_ipv4 else 40) + 8 + 8
+        return (20 if over_ipv4 else 40) + 8 + 32 + 40 + 8 + 8  # IP, UDP, WireGuard; inside it IPv6, UDP, VXLAN
 
     @property
     def kind(self) -> UplinkKind:

@@ -23,6 +23,8 @@ from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible, OverrideResult
 
 PREFIX = "urn:bicast:agent:"
+TUNNEL_KEYS = 8  # of a gateway: as many as a site can have tunnels
+TUNNEL_KEY_BYTES = 32
 
 Vouched = Mapping[str, "Credential"]  # by agent
 Bind = Callable[[str, Role | None, str | None], "Binding"]  # name, requested role and terminal; may raise Impossible
@@ -34,6 +36,9 @@ class Credential:
 
     role: Role
     key_sha256: bytes  # SubjectPublicKeyInfo, DER; a renewed certificate has the same key
+    tunnel_keys: tuple[
+        bytes, ...
+    ] = ()  # of a gateway: public keys by a tunnel's number at the site; empty: unknown yet
 
 
 @dataclass(frozen=True, slots=True)

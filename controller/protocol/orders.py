@@ -76,8 +76,9 @@ class TunnelOrder:
     udp_port: int
     device: str | None  # None: by the routes
     remote: str | None  # None: learned from the authenticated peer
-    key: bytes = field(default=b"", repr=False)  # of both ends; the core does not know it
-    keys: tuple[bytes, ...] = ()  # SHA-256 of both agents' public keys; a new one means a new key of the tunnel
+    peer_key: bytes = b""  # the other end's public key; empty: unknown yet
+    key: bytes = field(default=b"", repr=False)  # preshared; the core does not know it
+    keys: tuple[bytes, ...] = ()  # SHA-256 of both agents' public keys; a new one means another preshared key
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,11 +295,10 @@ class TunnelEnd:
     name: str
     reason: str  # no device, or no packet from the peer
     peer: str  # outer address and port; empty: no packet yet
-    since_packet_ms: int | None  # since the last authentic packet; None: none yet
+    since_packet_ms: int | None  # since the last message of the peer; None: none yet
     rtt_us: int  # 0: no probe answered
     mtu_bytes: int  # of IP packets, both directions; 0: unknown
     moves: int  # of the peer's outer address
-    unauthenticated: int  # unauthenticated packets
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from gateway.checks.kernel import KERNEL, able
 from gateway.checks.sysctls import STRICT, effective_rp_filter
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
-from gateway.ports import MERGING, tunnels_of, underlays_of
+from gateway.ports import MERGING, underlays_of
 from gateway.scene import CheckContext
 
 ELSEWHERE = "in another network namespace, like the agent"
-MARK = "bicast-tunnel "  # alias prefix set by agent/tunnel/device.go
-NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
+AGENT = "bicast-agent"
+TUN = Path("/dev/net/tun")
 
 
 def tunnels(context: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
@@ -37,12 +37,14 @@ def tunnels(context: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
 def kernel(context: CheckContext) -> Iterator[Finding]:
     if not any(tunnels(context)):
         return
-    for name, command in (
-        ("VXLAN", ("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "4789")),
-        ("nft on VXLAN", ("nft", NFT_OF_TUNNELS)),
-    ):
-        can = able(*command)
-        yield judged(f"kernel {name}", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
+    can = able("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "47890")
+    yield judged("kernel VXLAN", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
+    if able("ip", "link", "add", "type", "wireguard"):
+        yield Finding("kernel WireGuard", State.OK, "yes", "for tunnels")
+    else:
+        expected = f"yes (modprobe wireguard), or {TUN}: the agent then encrypts by itself, at more cost (modprobe tun)"
+        found = f"no, but {TUN} is there" if TUN.exists() else "no"
+        yield Finding("kernel WireGuard", State.WARNING if TUN.exists() else State.BAD, found, expected)
 
 
 def underlays(context: CheckContext) -> Iterator[Finding]:
@@ -150,27 +152,9 @@ def _ways_in(context: CheckContext) -> list[str]:
 
 
 def taken(context: CheckContext) -> Iterator[Finding]:
-    """Check the UDP ports. A kernel socket belongs to another VXLAN device; several with other VNIs may exist."""
+    """Check the UDP ports. They may belong to the agent, or to the kernel's WireGuard."""
     for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(context)):
         yield _port_taken(number)
-    sites = context.config.sites if context.config else context.sites
-    ours = {port for site in sites for port in tunnels_of(site)}  # both ends use the same port
-    others = [link for link in _vxlan() if link["ifname"] not in ours]
-    for _, uplink, tunnel in tunnels(context):
-        for link in others:
-            data = link["linkinfo"]["info_data"]
-            if (data.get("id"), data.get("port")) != (tunnel.vni, tunnel.udp_port):
-                continue
-            name, numbers = f"{uplink.port} number", f"VNI {tunnel.vni} and UDP port {tunnel.udp_port}"
-            expected = f"used by {uplink.port} only: "
-            if link.get("ifalias", "").startswith(MARK):
-                found = f"{link['ifname']}, created by an agent, has {numbers}"
-                expected += "its agent removes devices that its file no longer lists; or give the site another dpid"
-                yield Finding(name, State.WARNING, found, expected)
-            else:
-                expected += "give the site another dpid, or that device another VNI"
-                found = f"{link['ifname']} has {numbers}"
-                yield Finding(name, State.BAD, found, expected, f"ip link del {link['ifname']}")
 
 
 def _vxlan() -> list[dict[str, Any]]:
@@ -181,11 +165,13 @@ def _vxlan() -> list[dict[str, Any]]:
 
 
 def _port_taken(number: int) -> Finding:
-    name, expected = f"UDP port {number}", "free, or the kernel's, for VXLAN"
+    name, expected = f"UDP port {number}", "free, or the agent's, or WireGuard's in the kernel"
     for line in run(("ss", "-Hlunp", "sport", "=", f":{number}")).out.splitlines():
         if process := re.search(r"pid=(\d+)", line):
             pid = int(process[1])
             shown = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+            if Path(shown.split(" ", 1)[0]).name == AGENT:
+                break
             found = f"in use by process {pid}, {shown}"
             return Finding(name, State.BAD, found, f"{expected}; or write another `udp_port`", f"kill {pid}")
     return Finding(name, State.OK, "no process uses it", expected)

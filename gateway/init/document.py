@@ -9,18 +9,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from controller.edges.config.document import NAME
+from controller.edges.config.uplinks import TOLD_APART_BY, WIREGUARD_PORT
 from controller.model.config import Config
 from controller.model.settings import Endpoint
+from controller.model.uplink import MOST_OF_A_SITE
 from gateway.init.facts import HomeFacts
 from gateway.init.made import MARK
 
 OPENFLOW, API, AGENTS, JOIN = 6653, 8653, 8655, 8656
-TUNNELS = 4789
+FIRST_TUNNEL = WIREGUARD_PORT
 PROBES, FIRST_PROBE = 8620, 8631
 EVERY_ADDRESS = "0.0.0.0"
 HOME, FAR = "home", "far"
 DPIDS = {HOME: 1, FAR: 2}
 EXIT_PORT, LAN_PORT = "ve-far", "ve-home"
+
+
+def tunnel_devices(uplinks: int) -> tuple[str, ...]:
+    """Return the names of the WireGuard devices, the same at both ends (agent/tunnel/outer.go)."""
+    first = (DPIDS[HOME] & TOLD_APART_BY) * MOST_OF_A_SITE + 1
+    return tuple(f"bicast-{first + number}" for number in range(uplinks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class FarInit:
         public = facts.public_address(out, address)
         own = public in [str(each.ip) for each in out.addresses]
         if not self._made:
-            steps.refuse_taken((OPENFLOW, API, PORT, AGENTS, JOIN), (document.TUNNELS, document.PROBES))
+            steps.refuse_taken((OPENFLOW, API, PORT, AGENTS, JOIN), (document.FIRST_TUNNEL, document.PROBES))
         prefix = self._known_prefix() or document.new_prefix() if facts.has_global_ipv6() else ""
         self.facts = FarFacts(public, out.name, own, facts.datapath(), prefix)
         services.refuse_closed((*self.openings(1), port("tcp", PORT)))
@@ -55,8 +55,9 @@ class FarInit:
     def openings(self, uplinks: int) -> tuple[Opening, ...]:
         probes = port("udp", document.FIRST_PROBE, document.FIRST_PROBE + uplinks - 1)
         tcp = (port("tcp", each) for each in (OPENFLOW, AGENTS, JOIN))
-        inside = Opening(device=f"{document.EXIT_PORT}-h")
-        return (port("udp", document.TUNNELS), port("udp", document.PROBES), probes, *tcp, inside)
+        inside = (Opening(device=each) for each in (f"{document.EXIT_PORT}-h", *document.tunnel_devices(uplinks)))
+        tunnels = port("udp", document.FIRST_TUNNEL, document.FIRST_TUNNEL + uplinks - 1)
+        return (tunnels, port("udp", document.PROBES), probes, *tcp, *inside)
 
     def is_done(self) -> bool:
         """Return whether both sites are connected already."""
@@ -168,6 +169,6 @@ def _reached(listen: str) -> str:
 
 AGAIN = "run `bicast init --far` again for a new line"
 REMEDY = (
-    f"let UDP {document.TUNNELS}, TCP {OPENFLOW}, {AGENTS} and {JOIN} in at the rented machine's provider; "
-    "`bicast status` there shows when they are up"
+    f"let UDP from {document.FIRST_TUNNEL}, one port for each uplink, and TCP {OPENFLOW}, {AGENTS} and {JOIN} in at "
+    "the rented machine's provider; `bicast status` there shows when they are up"
 )

@@ -44,11 +44,12 @@ class HomeInit:
         here = facts.devices()
         chosen = facts.uplinks(here, uplinks)
         device = facts.lan(here, chosen, lan)
-        services.refuse_closed(self.openings(device))
+        services.refuse_closed(self.openings(device, len(chosen)))
         return HomeFacts(chosen, device, self._network(here, device), facts.datapath())
 
-    def openings(self, lan: str) -> tuple[Opening, ...]:
-        return (Opening(device=lan), Opening(device=f"{document.LAN_PORT}-h"))
+    def openings(self, lan: str, uplinks: int) -> tuple[Opening, ...]:
+        inside = (f"{document.LAN_PORT}-h", *document.tunnel_devices(uplinks))
+        return tuple(Opening(device=each) for each in (lan, *inside))
 
     def _network(self, here: Sequence[facts.Device], device: str) -> str:
         """Return the LAN's network: the one that an earlier run chose, or a free one."""
@@ -112,7 +113,7 @@ class HomeInit:
         own = (chosen.lan, "br-home", "tn-*", f"{document.LAN_PORT}*")
         yield from services.unmanaged(places, made, own)
         yield from steps.bridged(places, HOME)
-        yield from services.opened(made, self.openings(chosen.lan))
+        yield from services.opened(made, self.openings(chosen.lan, len(chosen.uplinks)))
         yield from services.running(made, systemd, (BRIDGE, LAN), again=False)
         yield Change("agent home", "no certificate", "joined", lambda: services.join(places, where, HOME, token))
         yield from services.running(made, systemd, (AGENT,), again=True)

@@ -76,7 +76,7 @@ class FakeEliminator(FakeHost):
     def _tunnelling(self, order: Tunnels) -> Tunnelling:
         whys = {each.name: self.unheard.get(each.name, "") for each in order.tunnels} | self.invented
         ends = (
-            TunnelEnd(name, why, "192.0.2.1:4789", 4000 if why else 300, 9000, 1400, 0, 0) for name, why in whys.items()
+            TunnelEnd(name, why, "192.0.2.1:51820", 4000 if why else 300, 9000, 1400, 0) for name, why in whys.items()
         )
         return Tunnelling(tuple(ends), 1400, ())
 

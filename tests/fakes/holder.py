@@ -43,7 +43,7 @@ def _eliminates(order: orders.Eliminate) -> dict[str, Any]:
 
 
 def _has_tunnels(order: orders.Tunnels) -> dict[str, Any]:
-    ends = tuple(TunnelEnd(each.name, "", "", None, 0, 0, 0, 0) for each in order.tunnels)
+    ends = tuple(TunnelEnd(each.name, "", "", None, 0, 0, 0) for each in order.tunnels)
     return {"tunnelling": Tunnelling(ends, 0, ()) if ends else None}
 
 

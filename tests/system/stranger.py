@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send forged VXLAN packets to a site's host, each with an echo request of an inside terminal.
 
-stranger.py SOURCE PORT VNI MAC COUNT FAR CLIENT SERVER     from this address and port, to FAR and the tunnel's device
+stranger.py VNI MAC COUNT CLIENT SERVER ADDRESS:PORT...     for the tunnel's device of this number and address
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import socket
 import struct
 import sys
 
-UDP_PORT = 4789
-IPPROTO_ICMP, IPPROTO_UDP = 1, 17
+IPPROTO_ICMP = 1
 
 
 def summed(content: bytes) -> int:
@@ -37,15 +36,17 @@ def echo(number: int) -> bytes:
     return message(summed(message(0)))
 
 
-def main(source: str, port: int, vni: int, mac: bytes, count: int, far: str, client: str, server: str) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as mouth:
-        for number in range(count):
-            frame = mac + bytes.fromhex("020000000099") + b"\x08\x00" + ip(client, server, IPPROTO_ICMP, echo(number))
-            inside = struct.pack("!BxxxI", 8, vni << 8) + frame
-            udp = struct.pack("!HHHH", port, UDP_PORT, 8 + len(inside), 0) + inside
-            mouth.sendto(ip(source, far, IPPROTO_UDP, udp), (far, 0))
+def main(vni: int, mac: bytes, count: int, client: str, server: str, *targets: str) -> None:
+    for target in targets:
+        host, _, port = target.rpartition(":")
+        ((family, _, _, _, to), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        with socket.socket(family, socket.SOCK_DGRAM) as mouth:
+            for number in range(count):
+                packet = ip(client, server, IPPROTO_ICMP, echo(number))
+                frame = mac + bytes.fromhex("020000000099") + b"\x08\x00" + packet
+                mouth.sendto(struct.pack("!BxxxI", 8, vni << 8) + frame, to)
 
 
 if __name__ == "__main__":
-    address, port, vni, mac, count, *ends = sys.argv[1:]
-    main(address, int(port), int(vni), bytes.fromhex(mac), int(count), *ends)
+    vni, mac, count, *others = sys.argv[1:]
+    main(int(vni), bytes.fromhex(mac), int(count), *others)

@@ -14,7 +14,7 @@ from api import agent_pb2 as pb
 from controller.edges.agentlink.codec import breach, canonical_address, checked_text, reader
 from controller.edges.trust.refusals import Reason, Refused
 from controller.model.overrides import MOST_RELAYS, PREFIXES
-from controller.protocol.enrolment import Binding
+from controller.protocol.enrolment import TUNNEL_KEY_BYTES, TUNNEL_KEYS, Binding
 from controller.protocol.reports import (
     MOST_SUBFLOWS,
     AgentOpened,
@@ -235,6 +235,7 @@ def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding
     if max(len(hello.addresses), len(hello.capabilities)) > MOST_OF_A_HOST:
         raise breach(f"sent a hello with more than {MOST_OF_A_HOST} addresses or capabilities")
     role = _ROLES[hello.role]
+    _check_tunnel_keys(role, hello.tunnel_keys)
     if binding is None or binding.role is not role:
         raise Refused(Reason.ROLE, _of_another_role(name, role, binding))
     return AgentOpened(
@@ -248,6 +249,14 @@ def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding
         addresses=tuple(canonical_address(one) for one in hello.addresses),
         terminal=binding.terminal,
     )
+
+
+def _check_tunnel_keys(role: Role, keys: Sequence[bytes]) -> None:
+    if keys and (role is not Role.GATEWAY or [*map(len, keys)] != [TUNNEL_KEY_BYTES] * TUNNEL_KEYS):
+        raise breach(
+            f"showed {len(keys)} public keys for tunnels: expected {TUNNEL_KEYS} of {TUNNEL_KEY_BYTES} bytes from a "
+            "gateway, and none from others"
+        )
 
 
 def _of_another_role(name: str, role: Role, binding: Binding | None) -> str:

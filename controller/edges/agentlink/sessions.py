@@ -157,6 +157,8 @@ class Sessions:
         self._quarantine.check(name, asyncio.get_running_loop().time())
         hello = await session.hello()
         opened = decode.opened(session.number, name, session.guest.peer, hello, session.certificate.binding)
+        if hello.tunnel_keys:
+            await self._bind(session, tuple(hello.tunnel_keys))
         await self._make_room(session)
         self._trust.ledger.check(name, serial)  # it may have had to wait
         self._served[name] = self._numbered[session.number] = session
@@ -170,6 +172,13 @@ class Sessions:
         finally:
             del self._served[name], self._numbered[session.number]
             session.over.set()
+
+    async def _bind(self, session: AgentSession, tunnel_keys: tuple[bytes, ...]) -> None:
+        self._trust.ledger.bind(session.name, session.certificate.serial, tunnel_keys)
+        try:
+            await asyncio.to_thread(self._trust.ledger.save)
+        except AgencyError as error:
+            log.error("the public keys of %s are not saved: %s", session.name, error)
 
     async def _make_room(self, newcomer: AgentSession) -> None:
         """Return when no agent of this name is served. No await follows the last check."""

@@ -12,7 +12,18 @@ from controller.edges.config.document import Mapped, Node, pair_port
 from controller.model.config import AccessPoint, CapRule, CapTables, ConfigError, Site
 from controller.model.settings import Settings
 from controller.model.traffic import Address
-from controller.model.uplink import UNITS, UNLIMITED, Budget, Limits, Measure, Period, Tunnel, Uplink, UplinkKind
+from controller.model.uplink import (
+    MOST_OF_A_SITE,
+    UNITS,
+    UNLIMITED,
+    Budget,
+    Limits,
+    Measure,
+    Period,
+    Tunnel,
+    Uplink,
+    UplinkKind,
+)
 
 # Measurement of uplinks of kind ethernet and of access points
 #
@@ -156,8 +167,7 @@ def _access_point(name: str, place: Node) -> AccessPoint:
 # Tunnels
 
 OF_TUNNELS = ("device", "remote", "udp_port")
-VXLAN_PORT = 4789  # IANA's
-MOST_OF_A_SITE = 8
+WIREGUARD_PORT = 51820  # of the first tunnel
 TOLD_APART_BY = 0xFFFFF  # dpid bits that fit into a VNI (24 bits) beside the tunnel's number
 
 Ends = tuple[Site, Site]
@@ -192,7 +202,7 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
     device = keys.maybe("device", Node.port_name, None)
     if device == keys["port"].value:
         raise keys["port"].wrong("a name that differs from `device`: the site's agent creates a device of this name")
-    return Tunnel(device, remote, keys.maybe("udp_port", lambda at: at.integer(1, 65534), VXLAN_PORT), vni=0)
+    return Tunnel(device, remote, keys.maybe("udp_port", lambda at: at.integer(1, 65534), 0), vni=0)
 
 
 def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> tuple[Site, ...]:
@@ -209,7 +219,18 @@ def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Set
             for site in (home, far):
                 other = far if site is home else home
                 completed[site.name] = _numbered(completed[site.name], name, vni, _starting(site, other, name))
+    for site in completed.values():
+        _check_ports(site, places[site.name])
     return tuple(completed.values())
+
+
+def _check_ports(site: Site, place: Node) -> None:
+    taken: dict[int, str] = {}
+    for uplink in site.uplinks:
+        port = uplink.tunnel.udp_port if uplink.tunnel else None
+        if port is not None and taken.setdefault(port, uplink.name) != uplink.name:
+            expected = f"a UDP port of its own: the tunnel {taken[port]} has this one"
+            raise ConfigError(place.file, f"{place.where}.uplinks.{uplink.name}.udp_port", port, expected)
 
 
 def _pairs(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> Iterator[Ends]:
@@ -269,7 +290,8 @@ def _numbered(site: Site, name: str, vni: int, starting: Tunnel) -> Site:
     def completed(uplink: Uplink) -> Uplink:
         if uplink.name != name or uplink.tunnel is None:
             return uplink
-        return replace(uplink, tunnel=replace(uplink.tunnel, vni=vni, udp_port=starting.udp_port))
+        tunnel = replace(uplink.tunnel, vni=vni, udp_port=starting.udp_port)
+        return replace(uplink, tunnel=replace(tunnel, udp_port=tunnel.udp_port or WIREGUARD_PORT + tunnel.number))
 
     return replace(site, uplinks=tuple(map(completed, site.uplinks)))
 

@@ -258,9 +258,6 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     rtt = GaugeMetricFamily("bicast_tunnel_rtt_seconds", "Round trip of the last answered tunnel probe", labels=labels)
     mtu = GaugeMetricFamily("bicast_tunnel_mtu_bytes", "Longest IP packet that passes the tunnel", labels=labels)
     moves = CounterMetricFamily("bicast_tunnel_moves", "Changes of the other end's outer address", labels=labels)
-    unauthenticated = CounterMetricFamily(
-        "bicast_tunnel_unauthenticated", "Packets from unauthenticated senders, dropped", labels=labels
-    )
     for at, tunnel in (([one.name, each.name], each.tunnel) for one in gateways for each in one.uplinks if each.tunnel):
         up.add_metric(at, float(tunnel.up))
         end = tunnel.end
@@ -268,8 +265,7 @@ def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
             rtt.add_metric(at, end.rtt_us / 1e6)
             mtu.add_metric(at, end.mtu_bytes)
             moves.add_metric(at, end.moves)
-            unauthenticated.add_metric(at, end.unauthenticated)
-    yield from (up, rtt, mtu, moves, unauthenticated)
+    yield from (up, rtt, mtu, moves)
 
 
 def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:

@@ -69,8 +69,12 @@ def replace_file(path: Path, content: bytes) -> None:
 
 # Any deviation from the format of ledger.json refuses the whole file.
 
-VERSION = 4
-READ = (3, VERSION)  # in version 3 certificates had dates of their own; older versions had no roles
+VERSION = 5
+READ = (
+    3,
+    4,
+    VERSION,
+)  # older ones had no keys of tunnels; in 3 certificates had dates of their own, and before it no roles
 DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST = 1 << 16  # entries of one name; far above any real number
 
@@ -92,6 +96,7 @@ class Issued:
     age_s: float
     binding: Binding
     key_sha256: str
+    tunnel_keys: tuple[str, ...] = ()  # of a gateway, in hexadecimal; empty: it has not connected yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +153,21 @@ def _entry(place: Node) -> LedgerEntry:
 
 
 def _issued(place: Node) -> Issued:
-    keys = place.mapping("age_s", "until", "sha256", required=("serial", "since", "binding", "key_sha256"))
-    age_s = keys.maybe("age_s", files.moment, 0.0)
-    digest = _digest_in(keys["key_sha256"])
-    return Issued(keys["serial"].text(), files.moment(keys["since"]), age_s, _binding(keys["binding"]), digest)
+    keys = place.mapping(
+        "age_s", "until", "sha256", "tunnel_keys", required=("serial", "since", "binding", "key_sha256")
+    )
+    return Issued(
+        keys["serial"].text(),
+        files.moment(keys["since"]),
+        keys.maybe("age_s", files.moment, 0.0),
+        _binding(keys["binding"]),
+        _digest_in(keys["key_sha256"]),
+        keys.maybe("tunnel_keys", _tunnel_keys, ()),
+    )
+
+
+def _tunnel_keys(place: Node) -> tuple[str, ...]:
+    return tuple(_digest_in(each) for each in place.each(enrolment.TUNNEL_KEYS, "public keys"))
 
 
 def _digest_in(place: Node) -> str:
@@ -208,7 +224,12 @@ class Ledger:
     def vouched(self) -> dict[str, Credential]:
         """Return the certificate in use by name: of two the older, until the newer is used."""
         first = ((name, entry.certificates[0]) for name, entry in self._entries.items() if entry.certificates)
-        return {name: Credential(one.binding.role, bytes.fromhex(one.key_sha256)) for name, one in first}
+        return {
+            name: Credential(
+                one.binding.role, bytes.fromhex(one.key_sha256), tuple(bytes.fromhex(each) for each in one.tunnel_keys)
+            )
+            for name, one in first
+        }
 
     def entries(self) -> dict[str, LedgerEntry]:
         return dict(self._entries)
@@ -262,6 +283,26 @@ class Ledger:
             if newest is not used and (newest.key_sha256 != used.key_sha256 or newest.age_s < SENT_AGAIN_S):
                 return  # the host has joined again, or has the new one already
             self._keep(name, replace(self._entries[name], certificates=(used, issue(used.binding))))
+
+    def bind(self, name: str, serial: str, tunnel_keys: tuple[bytes, ...]) -> None:
+        """Record a gateway's public keys, for the certificate's key and all its renewals. Then call `save`."""
+        with self._lock:
+            certificates = self._entries.get(name, LedgerEntry()).certificates
+            shown = next((each for each in certificates if each.serial == serial), None)
+            if shown is None:
+                return
+            found = tuple(each.hex() for each in tunnel_keys)
+            same = [each for each in certificates if each.key_sha256 == shown.key_sha256]
+            if any(each.tunnel_keys not in ((), found) for each in same):
+                raise Refused(
+                    Reason.SPEECH,
+                    f"{name} shows other public keys for tunnels than before, with the same certificate: unless its "
+                    f"identity was copied, run `bicast enroll {name}` on the controller, and join again",
+                )
+            bound = tuple(replace(each, tunnel_keys=found) if each in same else each for each in certificates)
+            if bound != certificates:
+                self._put({**self._entries, name: replace(self._entries[name], certificates=bound)})
+                self._saved = False
 
     def passed(self, seconds: float) -> None:
         """Count time in which the controller ran, and forget certificates that were not renewed. Then call `save`."""

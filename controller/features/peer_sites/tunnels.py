@@ -36,15 +36,38 @@ class SiteTunnels:
 
     def _draft(self) -> None:
         sites = self._config.sites if self._config is not None else ()
-        self._orders = {
-            site.name: _order(site, self._keys(site)) for site in sites if any(each.tunnel for each in site.uplinks)
-        }
+        self._orders = {site.name: self._order(site) for site in sites if any(each.tunnel for each in site.uplinks)}
 
     def _keys(self, site: Site) -> tuple[bytes, ...]:
         """Return the hashes of both sites' public keys, in the same order at both ends."""
         names = sorted({site.name, site.other_end or site.name})
         found = (self._vouched.get(name) for name in names)
         return tuple(one.key_sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
+
+    def _order(self, site: Site) -> Tunnels:
+        keys, theirs = self._keys(site), self._tunnel_keys(site.other_end)
+        return Tunnels(
+            tunnels=tuple(
+                TunnelOrder(
+                    name=uplink.name,
+                    port=uplink.port,
+                    vni=uplink.tunnel.vni,
+                    udp_port=uplink.tunnel.udp_port,
+                    device=uplink.tunnel.device,
+                    remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
+                    peer_key=theirs[uplink.tunnel.number] if theirs else b"",
+                    keys=keys,
+                )
+                for uplink in site.uplinks
+                if uplink.tunnel
+            ),
+            fitted_ports=site.inside_ports,
+            lan_ports=site.lan_ports,
+        )
+
+    def _tunnel_keys(self, site: str | None) -> tuple[bytes, ...]:
+        one = self._vouched.get(site) if site is not None else None
+        return one.tunnel_keys if one is not None and one.role is Role.GATEWAY else ()
 
     def on_closed(self, name: str) -> None:
         self._down = {at: why for at, why in self._down.items() if at[0] != name}
@@ -88,23 +111,3 @@ class SiteTunnels:
                 log.warning("%s: the tunnel %s is down: %s", *at, end.reason)
             elif before and not end.reason:
                 log.info("%s: the tunnel %s is up: the other end is at %s", *at, end.peer)
-
-
-def _order(site: Site, keys: tuple[bytes, ...]) -> Tunnels:
-    return Tunnels(
-        tunnels=tuple(
-            TunnelOrder(
-                name=uplink.name,
-                port=uplink.port,
-                vni=uplink.tunnel.vni,
-                udp_port=uplink.tunnel.udp_port,
-                device=uplink.tunnel.device,
-                remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
-                keys=keys,
-            )
-            for uplink in site.uplinks
-            if uplink.tunnel
-        ),
-        fitted_ports=site.inside_ports,
-        lan_ports=site.lan_ports,
-    )

@@ -319,7 +319,7 @@ def test_init_changes_nothing_where_it_refuses_or_only_tries(machines: tuple[Mac
     ):
         assert why in machine.shell(f"{BICAST} {words} 2>&1 || true")
     far.shell("nft 'table inet own { chain input { type filter hook input priority 0; policy drop; }; }'")
-    assert "accept UDP 4789, " in far.shell(f"{BICAST} init --far 2>&1 || true")
+    assert "accept UDP 51820, " in far.shell(f"{BICAST} init --far 2>&1 || true")
     far.shell("nft delete table inet own")
     assert_as_before(machines, before)
 

@@ -126,7 +126,7 @@ SHED = replace(
 )  # fmt: skip
 
 DUG = shown.TunnelView(
-    False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2, 9)
+    False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2)
 )
 METERED = replace(
     HOME,

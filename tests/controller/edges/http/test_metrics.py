@@ -79,7 +79,6 @@ NUMBERS: dict[str, tuple[Snapshot, dict[Key, float | None]]] = {  # None where t
     "a tunnel": (replace(START, gateways=(TUNNELLED,)), {
         _key("tunnel_up", **LTE): 0, _key("tunnel_up", **WIFI): None, _key("tunnel_rtt_seconds", **LTE): 0.0085,
         _key("tunnel_mtu_bytes", **LTE): 1380, _key("tunnel_moves_total", **LTE): 2,
-        _key("tunnel_unauthenticated_total", **LTE): 9,
     }),
     "copied terminals and used budgets": (replace(START, gateways=(METERED,), terminals=(SINGLE, START.terminals[1])), {
         _key("copies_had", gateway="home", terminal="client", mode="auto"): 0,

@@ -37,8 +37,8 @@ NOBODY_JOINED = (b"", b"")
 def order(remote: str | None, device: str | None = None, ends: tuple[bytes, bytes] = NOBODY_JOINED) -> Tunnels:
     return Tunnels(
         tunnels=(
-            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, keys=ends),
-            TunnelOrder("lte", "lte0", 9, 4789, None, remote, keys=ends),
+            TunnelOrder("wifi", "wifi0", 10, 51821, device, remote, keys=ends),
+            TunnelOrder("lte", "lte0", 9, 51820, None, remote, keys=ends),
         ),
         fitted_ports=("c1", "c2", "lan0") if remote else ("c1",),
     )
@@ -61,14 +61,13 @@ def test_agent_is_told_which_ports_lead_lans_to_the_tunnels() -> None:
 
 def test_both_ends_derive_the_same_tunnel_number_and_port_in_any_file_order() -> None:
     written = tunnelled()
-    for uplink in written["sites"]["home"]["uplinks"].values():
-        uplink["udp_port"] = "8472"
+    written["sites"]["home"]["uplinks"]["wifi"]["udp_port"] = "8472"
     home, far = sites.loaded(written).sites
     for name in ("wifi", "lte"):
         here, there = home.uplink(name).tunnel, far.uplink(name).tunnel
         assert here is not None and there is not None
         assert (here.vni, here.udp_port) == (there.vni, there.udp_port)
-        assert here.udp_port == 8472
+        assert here.udp_port == (8472 if name == "wifi" else 51820)
         assert str(here.remote) == REMOTE and there.remote is None
         assert home.uplink(name).kind is UplinkKind.TUNNEL
     assert home.uplink("wifi").tunnel != home.uplink("lte").tunnel
@@ -89,6 +88,7 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
     ("a bridge's port to leave by", (*HOME_WIFI, "device"), "c1", "wifi.device: found 'c1'", "the host's addresses"),
     ("its own device to leave by", (*HOME_WIFI, "device"), "wifi0", "uplinks.wifi.port", "a name that differs"),
     ("a port beside no remote", (*FAR_WIFI, "udp_port"), "4789", "uplinks.wifi.udp_port", "beside `remote`"),
+    ("one port for two", (*HOME_WIFI, "udp_port"), "51820", "uplinks.lte.udp_port", "the tunnel wifi has this one"),
     ("UDP port 0", (*HOME_WIFI, "udp_port"), "0", "uplinks.wifi.udp_port", "from 1 to 65534"),
     ("no kind", (*HOME_WIFI, "kind"), None, "uplinks.wifi.device: found 'wlan0'", "expected `kind: tunnel` beside it"),
 ]
