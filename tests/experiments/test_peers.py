@@ -110,6 +110,16 @@ def test_a_broken_promise_is_named_and_ends_with_1(
     assert len(missed) == len(broken) and all(map(str.startswith, missed, broken))
 
 
+def test_full_publishes_all_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "carry_out", lambda *_: iter([a_run(OURS, answer_p99=60.0), a_run(CLEAR)]))
+    monkeypatch.setattr(peers, "DIRECTORY", tmp_path)
+    monkeypatch.setattr(peers, "DOCS", tmp_path)
+    (tmp_path / "results").mkdir()
+    assert peers.run(argparse.Namespace(full=True, json=True)) == 0
+    published = (tmp_path / "results" / "peers.csv").read_text(encoding="utf-8")
+    assert f'"lossy: 1 kB answer, p99: {OURS}",60.0,ms,1,60.0,60.0,,' in published
+
+
 def test_promises_need_no_round_with_each_fault() -> None:
     runs = [Run(OURS, 1, MET | RATES, ()), Run(OURS, 2, RATES, ())]
     assert {each.n for each in promises(runs)} == {1}
