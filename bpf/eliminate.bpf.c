@@ -19,11 +19,15 @@
 #include "eliminate.h"
 #include "identity.h"
 
+/* One cache line. */
 struct bucket {
 	struct bpf_spin_lock lock;
-	__u32 pad;
-	struct entry entries[WAYS];
+	__u8 path[WAYS];	/* of the first copy */
+	__u8 seen[WAYS];	/* a bit for each path that has brought a copy */
+	__u64 hash[WAYS];	/* the other half of the hash is the index of the bucket */
+	__u64 first_ns[WAYS];	/* 0: free */
 };
+_Static_assert(sizeof(struct bucket) == 64, "a bucket is longer than a cache line");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -35,6 +39,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << 16);	/* the agent may resize it to another power of two */
+	__uint(map_flags, BPF_F_MMAPABLE);	/* the kernel then aligns the first bucket to a page */
 	__type(key, __u32);
 	__type(value, struct bucket);
 } seen SEC(".maps");
@@ -54,13 +59,12 @@ struct outcome {
 	__u32 evicted;		/* path of a first copy that was evicted too early; PATHS_MAX: none */
 };
 
-static __always_inline void record(struct entry *entry, const __u64 hash[2], __u32 path, __u64 now_ns)
+static __always_inline void record(struct bucket *bucket, __u32 way, __u64 hash, __u32 path, __u64 now_ns)
 {
-	entry->hash[0] = hash[0];
-	entry->hash[1] = hash[1];
-	entry->first_ns = now_ns;
-	entry->path = path;
-	entry->seen = 1 << path;
+	bucket->hash[way] = hash;
+	bucket->first_ns[way] = now_ns;
+	bucket->path[way] = path;
+	bucket->seen[way] = 1 << path;
 }
 
 /* The clocks of two CPUs may be read out of order. */
@@ -70,47 +74,48 @@ static __always_inline __u64 elapsed(__u64 now_ns, __u64 then_ns)
 }
 
 /* Eviction order: free entries, complete ones (all paths brought a copy), then the oldest. */
-static __always_inline __u64 eviction_rank(const struct entry *entry, __u32 all_paths)
+static __always_inline __u64 eviction_rank(const struct bucket *bucket, __u32 way, __u32 all_paths)
 {
-	return entry->seen == all_paths || !entry->first_ns ? entry->first_ns : entry->first_ns | 1ULL << 63;
+	__u64 first_ns = bucket->first_ns[way];
+
+	return bucket->seen[way] == all_paths || !first_ns ? first_ns : first_ns | 1ULL << 63;
 }
 
 /* The caller holds the bucket's lock. */
-static __always_inline void classify(struct bucket *bucket, const __u64 hash[2], __u32 path, __u64 now_ns,
+static __always_inline void classify(struct bucket *bucket, __u64 hash, __u32 path, __u64 now_ns,
 				  const struct settings *config, struct outcome *outcome)
 {
-	__u64 least = ~0ULL, each;
-	struct entry *entry, *oldest = &bucket->entries[0];
+	__u64 least = ~0ULL, rank;
+	__u32 oldest = 0;
 
-	for (int i = 0; i < WAYS; i++) {
-		entry = &bucket->entries[i];
-		if (entry->hash[0] != hash[0] || entry->hash[1] != hash[1] || !entry->first_ns)
+	for (__u32 way = 0; way < WAYS; way++) {
+		if (bucket->hash[way] != hash || !bucket->first_ns[way])
 			continue;
-		outcome->after_ns = elapsed(now_ns, entry->first_ns);
+		outcome->after_ns = elapsed(now_ns, bucket->first_ns[way]);
 		if (outcome->after_ns > config->window_ns) {
-			outcome->verdict = entry->seen & 1 << path ? FIRST : LATE;
-			record(entry, hash, path, now_ns);
-		} else if (entry->seen & 1 << path) {
+			outcome->verdict = bucket->seen[way] & 1 << path ? FIRST : LATE;
+			record(bucket, way, hash, path, now_ns);
+		} else if (bucket->seen[way] & 1 << path) {
 			outcome->verdict = ROGUE;
-			record(entry, hash, path, now_ns);
+			record(bucket, way, hash, path, now_ns);
 		} else {
 			outcome->verdict = COPY;
-			entry->seen |= 1 << path;
+			bucket->seen[way] |= 1 << path;
 		}
 		return;
 	}
-	for (int i = 0; i < WAYS; i++) {
-		entry = &bucket->entries[i];
-		each = eviction_rank(entry, config->all_paths);
-		if (each < least) {
-			least = each;
-			oldest = entry;
+	for (__u32 way = 0; way < WAYS; way++) {
+		rank = eviction_rank(bucket, way, config->all_paths);
+		if (rank < least) {
+			least = rank;
+			oldest = way;
 		}
 	}
-	if (oldest->first_ns && elapsed(now_ns, oldest->first_ns) <= config->window_ns && oldest->seen != config->all_paths)
-		outcome->evicted = oldest->path;
+	if (bucket->first_ns[oldest] && elapsed(now_ns, bucket->first_ns[oldest]) <= config->window_ns &&
+	    bucket->seen[oldest] != config->all_paths)
+		outcome->evicted = bucket->path[oldest];
 	outcome->verdict = FIRST;
-	record(oldest, hash, path, now_ns);
+	record(bucket, oldest, hash, path, now_ns);
 }
 
 static __always_inline __u32 skew_step(__u64 skew_ns)
@@ -179,8 +184,8 @@ int eliminate(struct xdp_md *ctx)
 	struct counters *counters;
 	struct bucket *bucket;
 	__u32 only = 0, at, path;
+	struct nh nh = {};
 	__u64 hash[2];
-	struct sip s;
 
 	config = bpf_map_lookup_elem(&settings, &only);
 	if (!config || now_ns > config->lease_until_ns)
@@ -191,8 +196,7 @@ int eliminate(struct xdp_md *ctx)
 	counters = counters_of(path);
 	if (!counters)
 		return XDP_PASS;
-	sip_begin(&s, config->secret);
-	switch (identify(ctx, &config->macs[path], &s)) {
+	switch (identify(ctx, &config->macs[path], &nh)) {
 	case IDENTIFIED:
 		break;
 	case UNIDENTIFIED:
@@ -202,13 +206,13 @@ int eliminate(struct xdp_md *ctx)
 		counters->not_forwarded++;
 		return XDP_PASS;
 	}
-	sip_end(&s, hash);
-	at = hash[0] & config->buckets_mask;
+	nh_end(&nh, config->secret, hash);
+	at = hash[1] & config->buckets_mask;
 	bucket = bpf_map_lookup_elem(&seen, &at);
 	if (!bucket)
 		return XDP_PASS;
 	bpf_spin_lock(&bucket->lock);
-	classify(bucket, hash, path, now_ns, config, &outcome);
+	classify(bucket, hash[0], path, now_ns, config, &outcome);
 	bpf_spin_unlock(&bucket->lock);
 	return count(counters, &outcome);
 }

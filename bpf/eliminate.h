@@ -7,8 +7,8 @@
 
 #include <linux/types.h>
 
-#define PATHS_MAX 8		/* bits of entry.seen */
-#define WAYS 4			/* entries of a bucket */
+#define PATHS_MAX 8		/* bits of bucket.seen */
+#define WAYS 3			/* packets of a bucket */
 #define SKEW_STEPS 32		/* of the histogram; step n counts skews of 2^n to 2^(n+1) ns */
 
 /* A MAC address, padded to 8 bytes. */
@@ -20,19 +20,11 @@ struct mac {
 struct settings {
 	__u64 window_ns;	/* longest skew between two copies */
 	__u64 lease_until_ns;	/* bpf_ktime_get_ns(); after it everything passes */
-	__u64 secret[2];	/* random per run, so that nobody can forge equal hashes */
+	__u64 secret[2];	/* random per run, of SipHash */
 	__u32 buckets_mask;	/* buckets in use - 1, a power of two: few stay in the CPU's cache */
 	__u32 devices[PATHS_MAX];	/* ingress ifindex of each path; 0: none */
 	__u32 all_paths;		/* a bit for each configured path */
 	struct mac macs[PATHS_MAX];	/* destination MAC address of forwarded packets, by path */
-};
-
-/* A packet that passed, by the hash of its identity. */
-struct entry {
-	__u64 hash[2];
-	__u64 first_ns;		/* 0: free */
-	__u32 path;		/* path of the first copy */
-	__u32 seen;		/* a bit for each path that has brought a copy */
 };
 
 struct counters {

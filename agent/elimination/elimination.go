@@ -31,8 +31,8 @@ const (
 	// MaxPaths is the maximum number of paths with copies of one packet.
 	MaxPaths = 8
 
-	ways           = 4       // identities per bucket
-	initialBuckets = 1 << 10 // buckets in use: 136 KiB, which fit into the cache of a processor
+	ways           = 3       // identities per bucket
+	initialBuckets = 1 << 11 // buckets in use: 128 KiB, which fit into the cache of a processor
 )
 
 // settings is the content of the map of the same name (bpf/eliminate.h).
@@ -87,21 +87,27 @@ type Eliminator struct {
 	ports    xdp.Ports
 }
 
-// Load loads the program with room for at least this many identities of 34 bytes, rounded up to a power of two. Grow
+// Load loads the program with room for at least this many identities, three in 64 bytes, rounded up to a power of two. Grow
 // takes more of the room into use.
 func Load(identities int) (*Eliminator, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the program that eliminates copies: %w", err)
 	}
-	e := &Eliminator{buckets: 1 << bits.Len(uint(max(identities/ways, 1)-1))}
+	e := &Eliminator{buckets: 1 << bits.Len(uint(max((identities+ways-1)/ways, 1)-1))}
 	spec.Maps["seen"].MaxEntries = e.buckets
 	e.settings.BucketsMask = min(e.buckets, initialBuckets) - 1
 	var secret [16]byte
-	if _, err := rand.Read(secret[:]); err != nil {
-		return nil, err
+	keys := make([]byte, spec.Variables["pair_keys"].Size())
+	for _, each := range [][]byte{secret[:], keys} {
+		if _, err := rand.Read(each); err != nil {
+			return nil, err
+		}
 	}
 	e.settings.Secret = [2]uint64{binary.NativeEndian.Uint64(secret[:]), binary.NativeEndian.Uint64(secret[8:])}
+	if err := spec.Variables["pair_keys"].Set(keys); err != nil {
+		return nil, err
+	}
 	if err := spec.LoadAndAssign(&e.objects, nil); err != nil {
 		return nil, fmt.Errorf("the kernel does not load the program that eliminates copies (%s): %w", xdp.Wanted, err)
 	}

@@ -3,7 +3,10 @@
 package elimination
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -110,8 +113,90 @@ func TestPacketsWithDifferentIdentitiesBothPass(t *testing.T) {
 	}
 }
 
+func TestEachByteOfAPayloadCounts(t *testing.T) {
+	b := newBench(t, identities, 2)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	lengths := []int{1360, 1361, 2020, 2028} // the last one is the longest that the program identifies
+	for length := range 150 {
+		lengths = append(lengths, length)
+	}
+	for _, length := range lengths {
+		p := ipv4{protocol: esp, payload: drawn(random, length)}
+		b.expect(passed, wifi, p.frame(), "the first")
+		for at := range p.payload {
+			bit := byte(1) << random.IntN(8)
+			p.payload[at] ^= bit
+			b.expect(passed, lte, p.frame(), fmt.Sprintf("one whose byte %d of %d differs", at, length))
+			p.payload[at] ^= bit
+		}
+		b.expect(dropped, lte, p.frame(), "the copy")
+	}
+}
+
+// Alterations that a sum of products does not show if it lacks keys, positions or high bits.
+func TestAnAlteredPacketIsAnotherPacket(t *testing.T) {
+	b := newBench(t, identities, 2)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	twoWords := func(length int) (one, other int) {
+		words := random.Perm(length / 8)
+		return 8 * words[0], 8 * words[1]
+	}
+	for name, alter := range map[string]func(payload []byte) []byte{
+		"one bit of two words": func(payload []byte) []byte {
+			one, other := twoWords(len(payload))
+			at, bit := random.IntN(8), byte(1)<<random.IntN(8)
+			payload[one+at] ^= bit
+			payload[other+at] ^= bit
+			return payload
+		},
+		"the top bits of a word": func(payload []byte) []byte {
+			one, _ := twoWords(len(payload))
+			payload[one] ^= 0x80
+			payload[one+7] ^= 0x80
+			return payload
+		},
+		"exchanged words": func(payload []byte) []byte {
+			one, other := twoWords(len(payload))
+			word := slices.Clone(payload[one : one+8])
+			copy(payload[one:], payload[other:other+8])
+			copy(payload[other:], word)
+			return payload
+		},
+		"a zero byte more": func(payload []byte) []byte { return append(payload, 0) },
+		"a byte less":      func(payload []byte) []byte { return payload[:len(payload)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.t = t
+			for range 10 * *trials {
+				payload := drawn(random, 16+random.IntN([]int{64, 1400}[random.IntN(2)]))
+				if one, _ := twoWords(len(payload)); random.IntN(2) == 0 { // one word between zeros
+					clear(payload[:one])
+					clear(payload[one+8:])
+				}
+				sound := ipv6{next: udp, payload: payload}.frame()
+				altered := ipv6{next: udp, payload: alter(slices.Clone(payload))}.frame()
+				if bytes.Equal(altered, sound) { // exchanged zeros
+					continue
+				}
+				b.expect(passed, wifi, altered, "the altered one")
+				b.expect(passed, lte, sound, "the sound one")
+				b.expect(dropped, lte, altered, "the altered one's copy")
+				b.expect(dropped, wifi, sound, "the sound one's copy")
+			}
+		})
+	}
+}
+
+func drawn(random *rand.Rand, length int) []byte {
+	payload := make([]byte, length)
+	for at := range payload {
+		payload[at] = byte(random.Uint32())
+	}
+	return payload
+}
+
 func TestPacketsOfDifferentKindsNeverMatch(t *testing.T) {
-	// The hashed words of these packets are equal: those of a tag, or the first ones of IPv4, and those of IPv6 addresses.
+	// The words that the program hashes are equal, in another structure: a tag, or a part of the addresses.
 	tagged := ipv4{source: 1, protocol: esp, payload: slices.Repeat([]byte("x"), 16)}
 	bare := mended(ipv4{protocol: esp, payload: slices.Repeat([]byte("x"), 24)}.frame(), func(packet []byte) {
 		copy(packet[12:], []byte{0, 0, 0, 0, 0, 7, 0, 0})

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	identities = 1 << 18 // 8.5 MiB: more than two seconds at 100,000 packets per second
+	identities = ways << 17 // 8 MiB: more than three seconds at 100,000 packets per second
 	tendEvery  = time.Second
 	lease      = 3 * tendEvery // of the program without renewal
 	maxWindow  = 10 * time.Second

@@ -18,10 +18,11 @@ func FuzzOnlyCopiesOfAnotherPathAreDropped(f *testing.F) {
 	for flow := range flows {
 		f.Add(sent(flow, 7)(64), []byte{0, 22, 1}, turns, true)
 		f.Add(sent(flow, 7)(64), []byte{0, 50, 1}, turns, false)
-		f.Add(sent(flow, 7)(64), []byte{0, 5, 1}, turns, false)    // another port's
-		f.Add(sent(flow, 7)(64), []byte{0, 22, 66}, turns, true)   // a TTL of 2
-		f.Add(sent(flow, 7)(64), []byte{0, 21, 66}, turns, false)  // a hop limit of 2
-		f.Add(sent(flow, 7)(64), []byte{0, 20, 0x80}, turns, true) // the reserved flag
+		f.Add(sent(flow, 7)(64), []byte{0, 49, 0x80, 0, 57, 0x80}, turns, true) // one bit of two words
+		f.Add(sent(flow, 7)(64), []byte{0, 5, 1}, turns, false)                 // another port's
+		f.Add(sent(flow, 7)(64), []byte{0, 22, 66}, turns, true)                // a TTL of 2
+		f.Add(sent(flow, 7)(64), []byte{0, 21, 66}, turns, false)               // a hop limit of 2
+		f.Add(sent(flow, 7)(64), []byte{0, 20, 0x80}, turns, true)              // the reserved flag
 	}
 	vast := ipv6{next: udp, payload: make([]byte, 2000)}
 	f.Add(vast.frame(), []byte{7, 0, 1}, turns, false)

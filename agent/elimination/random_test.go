@@ -180,12 +180,11 @@ func (f fate) most() (most, all, paths int) {
 func (b *bench) while(long time.Duration) {
 	b.t.Helper()
 	type bucket struct {
-		_       uint64
-		Entries [ways]struct {
-			Mark       [2]uint64
-			FirstNS    uint64
-			Path, Seen uint32
-		}
+		Lock       uint32
+		Path, Seen [ways]uint8
+		_          [6]uint8
+		Hash       [ways]uint64
+		FirstNS    [ways]uint64
 	}
 	if unsafe.Sizeof(bucket{}) != uintptr(b.e.objects.Seen.ValueSize()) {
 		b.t.Fatal("this is not what bpf/eliminate.bpf.c calls a bucket")
@@ -195,9 +194,9 @@ func (b *bench) while(long time.Duration) {
 		if err := b.e.objects.Seen.Lookup(index, &one); err != nil {
 			b.t.Fatal(err)
 		}
-		for n := range one.Entries {
-			if one.Entries[n].FirstNS != 0 {
-				one.Entries[n].FirstNS = max(one.Entries[n].FirstNS, uint64(long)+1) - uint64(long)
+		for n := range one.FirstNS {
+			if one.FirstNS[n] != 0 {
+				one.FirstNS[n] = max(one.FirstNS[n], uint64(long)+1) - uint64(long)
 			}
 		}
 		if err := b.e.objects.Seen.Put(index, &one); err != nil {
