@@ -168,7 +168,8 @@ EXPERIMENTS = {
         "is better stand first. The exit code is 1 if a promise is not met. `make peers` builds the other projects' "
         "programs; what is missing is left out.",
         "each variant once: about 8 minutes.",
-        "five times in turns: about 25 minutes; the figures also go to docs/results/peers.csv.",
+        "five times in turns, the black path of all but the first once: about 24 minutes; the figures also go to "
+        "docs/results/peers.csv.",
     ),
     "relay": Experiment(
         "experiments.relay",

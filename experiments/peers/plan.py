@@ -35,8 +35,8 @@ class Plan:
     rate_s: int  # of a flood, and of a paced flow
 
 
-QUICK = Plan("quick", rounds=1, alone_s=2.5, bulk_s=2, cut_s=1.25, healed_s=1.25, black_s=30.0, rate_s=1)
-FULL = Plan("full", rounds=5, alone_s=2.5, bulk_s=2, cut_s=1.25, healed_s=1.25, black_s=30.0, rate_s=1)
+QUICK = Plan("quick", rounds=1, alone_s=2.25, bulk_s=2, cut_s=1.0, healed_s=1.0, black_s=30.0, rate_s=1)
+FULL = Plan("full", rounds=5, alone_s=2.25, bulk_s=2, cut_s=1.0, healed_s=1.0, black_s=30.0, rate_s=1)
 
 
 @dataclass(frozen=True, slots=True)
