@@ -658,7 +658,7 @@ class Tunnels(_message.Message):
     def __init__(self, tunnels: _Optional[_Iterable[_Union[Tunnel, _Mapping]]] = ..., fitted_ports: _Optional[_Iterable[str]] = ..., lan_ports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Tunnel(_message.Message):
-    __slots__ = ("name", "port", "vni", "udp_port", "device", "remote", "key", "peer_key")
+    __slots__ = ("name", "port", "vni", "udp_port", "device", "remote", "key", "peer_key", "clear")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     VNI_FIELD_NUMBER: _ClassVar[int]
@@ -667,6 +667,7 @@ class Tunnel(_message.Message):
     REMOTE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     PEER_KEY_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
     name: str
     port: str
     vni: int
@@ -675,7 +676,8 @@ class Tunnel(_message.Message):
     remote: str
     key: bytes
     peer_key: bytes
-    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., vni: _Optional[int] = ..., udp_port: _Optional[int] = ..., device: _Optional[str] = ..., remote: _Optional[str] = ..., key: _Optional[bytes] = ..., peer_key: _Optional[bytes] = ...) -> None: ...
+    clear: bool
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., vni: _Optional[int] = ..., udp_port: _Optional[int] = ..., device: _Optional[str] = ..., remote: _Optional[str] = ..., key: _Optional[bytes] = ..., peer_key: _Optional[bytes] = ..., clear: _Optional[bool] = ...) -> None: ...
 
 class Caps(_message.Message):
     __slots__ = ("caps", "lease_ms", "sharers", "block_bytes", "ports")

@@ -71,6 +71,8 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
     for uplink in gateway["uplinks"]:
         if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
             yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['reason']}"
+        if uplink["tunnel"] is not None and not uplink["tunnel"]["encrypted"]:
+            yield f"{name}: {uplink['name']}: its tunnel is not encrypted (`encryption: none`)"
         if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
             yield f"{name}: {uplink['name']}: no copies are sent over it: {uplink['budget']['barred']}"
         if uplink["budget"] is not None and uplink["budget"]["nearly"] is not None:

@@ -16,8 +16,8 @@ import (
 
 const (
 	timeToLive = 64
-	innerPort  = 47890 // UDP: of VXLAN in the WireGuard device
-	noAddress  = 1     // IN6_ADDR_GEN_MODE_NONE
+	innerPort  = 890 // UDP: of VXLAN in the WireGuard device; below 1024, so that no user of the host can take it
+	noAddress  = 1   // IN6_ADDR_GEN_MODE_NONE
 	mark       = "bicast-tunnel "
 )
 

@@ -140,8 +140,13 @@ func TestACleanEndRemovesEverything(t *testing.T) {
 		t.Fatal("a report of nothing")
 	}
 	for _, host := range []interface{ Run(...string) string }{w.gateway, w.ports, w.far} {
-		if left := host.Run("ip", "-d", "link") + host.Run("ip", "rule"); strings.Contains(left, "vxlan") ||
-			strings.Contains(left, outerPrefix) {
+		if left := host.Run("ip", "-d", "link"); strings.Contains(left, "vxlan") || strings.Contains(left, outerPrefix) {
+			t.Fatalf("%s is left", left)
+		}
+		if left := host.Run("ip", "route", "show", "table", "all", "proto", "98"); left != "" {
+			t.Fatalf("%s is left", left)
+		}
+		if left := host.Run("ip", "rule"); strings.Contains(left, "fwmark") {
 			t.Fatalf("%s is left", left)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
@@ -63,24 +64,34 @@ func isOuter(d device) bool {
 }
 
 // openOuter opens the WireGuard device of this name, and makes it if there is none.
-func (k *kernel) openOuter(name string, mtu int, starts bool, log *slog.Logger) (outer, error) {
+func (k *kernel) openOuter(order *agentv1.Tunnel, mtu int, log *slog.Logger) (outer, error) {
+	name := outerName(order.GetVni())
 	found, there, err := find(k.outer, name, 0)
 	if err != nil {
 		return outer{}, err
+	}
+	if there && order.GetClear() && found.kind != "tun" {
+		if err := remove(k.outer, found); err != nil {
+			return outer{}, err
+		}
+		there = false
 	}
 	if there && !isOuter(found) {
 		return outer{}, fmt.Errorf("another network device has the name %s: remove it (ip link delete %s)", name, name)
 	}
 	var opened wireguard.Device
 	embedded := there && found.kind == "tun"
-	if !there {
+	if !there && !order.GetClear() {
 		embedded, err = k.makeWireGuard(name)
 	}
 	if err == nil {
 		err = k.outside(func() (err error) {
-			if embedded {
+			switch {
+			case order.GetClear():
+				opened, err = wireguard.Clear(name, mtu)
+			case embedded:
 				opened, err = wireguard.Embedded(name, mtu, log)
-			} else {
+			default:
 				opened, err = wireguard.Kernel(name)
 			}
 			return err
@@ -94,7 +105,7 @@ func (k *kernel) openOuter(name string, mtu int, starts bool, log *slog.Logger) 
 		err = fmt.Errorf("the network device %s disappeared right after its creation", name)
 	}
 	if err == nil {
-		err = errors.Join(plain(k.outside, name, unix.ETHTOOL_SGRO), k.address(link, insideOf(starts)), setUp(k.outer, link, mtu))
+		err = errors.Join(plain(k.outside, name, unix.ETHTOOL_SGRO), k.address(link, insideOf(order.GetRemote() != "")), setUp(k.outer, link, mtu))
 	}
 	if err != nil {
 		return outer{}, errors.Join(err, opened.Close())
@@ -122,6 +133,8 @@ func (k *kernel) makeWireGuard(name string) (lacks bool, err error) {
 
 // address gives a device its address in the tunnel, and no other.
 func (k *kernel) address(d device, inside netip.Addr) error {
+	// Where IPv6 is off, it is on in this device.
+	k.outside(func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/"+d.name+"/disable_ipv6", []byte("0"), 0) })
 	none := netlink.NewAttributeEncoder()
 	withoutAddresses(none)
 	err := change(k.outer, unix.RTM_SETLINK, 0, linkHeader(d.index, 0, 0), none)

@@ -5,6 +5,7 @@ package tunnel
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"github.com/mdlayher/netlink"
@@ -21,7 +22,7 @@ func Probe() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.checkVXLAN(), k.checkWireGuard(), k.close())
+	return errors.Join(k.checkVXLAN(), k.checkWireGuard(), checkMessages(), k.close())
 }
 
 // checkWireGuard makes a WireGuard device and removes it, or opens what the agent needs to encrypt by itself.
@@ -43,6 +44,17 @@ func (k *kernel) checkWireGuard() error {
 		return fmt.Errorf("%w: this kernel has no WireGuard and no TUN devices; load the module wireguard or tun (modprobe wireguard)", err)
 	}
 	return file.Close()
+}
+
+func checkMessages() error {
+	socket, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback, Port: messagePort})
+	if errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: the two ends talk by UDP port %d, which needs root or CAP_NET_BIND_SERVICE", err, messagePort)
+	}
+	if err != nil {
+		return nil // IPv6 may be off, or another agent has tunnels
+	}
+	return socket.Close()
 }
 
 // checkVXLAN asks for a VXLAN device with an invalid VNI. ERANGE means that the kernel lacks nothing else.

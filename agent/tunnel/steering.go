@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tunnel with a device of its own has a mark on its encrypted packets, a rule that sends marked packets to a table, and
-// the way over this device as the table's only route. Without a way, the packets do not leave by another device.
+// A tunnel with a device of its own marks its encrypted packets. A rule sends them to a table whose only route is the way
+// over this device. Without a way, the packets do not leave by another device.
 const (
 	markBase     = 0xb1 << 24
 	markShift    = 20 // the lower bits are free for others
@@ -34,13 +34,13 @@ func (k *kernel) steer(number int, peer netip.Addr, w way) error {
 			return fmt.Errorf("cannot steer a tunnel's packets to its device: %w", err)
 		}
 		var err error
-		if leads := w.device != 0 && peer.IsValid() && familyOf(peer) == family; leads {
+		if w.device != 0 && peer.IsValid() && familyOf(peer) == family {
 			err = k.steered(unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, family, mark, w)
 		} else if err = k.steered(unix.RTM_DELROUTE, 0, family, mark, way{}); errors.Is(err, unix.ESRCH) {
 			err = nil
 		}
 		if err == nil && peer.IsValid() {
-			err = k.unreachable(family, mark)
+			err = k.unreachable(unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, family, mark)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot steer a tunnel's packets to its device: %w", err)
@@ -57,7 +57,7 @@ func (k *kernel) unsteer(number int) error {
 		for _, err := range []error{
 			k.rule(unix.RTM_DELRULE, 0, family, mark),
 			k.steered(unix.RTM_DELROUTE, 0, family, mark, way{}),
-			k.steered(unix.RTM_DELROUTE, 0, family, mark, way{}),
+			k.unreachable(unix.RTM_DELROUTE, 0, family, mark),
 		} {
 			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EAFNOSUPPORT) {
 				failures = append(failures, fmt.Errorf("cannot remove a tunnel's routes: %w", err))
@@ -80,33 +80,34 @@ func (k *kernel) rule(kind uint16, flags netlink.HeaderFlags, family byte, mark 
 	return change(k.outer, kind, flags, header, attributes)
 }
 
-// steered changes the route over the tunnel's device. Without a device it matches any default route of the table.
+// steered adds or deletes the route over the tunnel's device. A way without a device matches any.
 func (k *kernel) steered(kind uint16, flags netlink.HeaderFlags, family byte, mark uint32, w way) error {
 	scope := byte(unix.RT_SCOPE_UNIVERSE)
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.RTA_TABLE, mark)
+	attributes.Uint32(unix.RTA_PRIORITY, routeMetric)
 	switch {
 	case w.device == 0:
 		scope = unix.RT_SCOPE_NOWHERE
 	case !w.gateway.IsValid():
 		scope = unix.RT_SCOPE_LINK
-	default:
+	}
+	if w.gateway.IsValid() {
 		attributes.Bytes(unix.RTA_GATEWAY, w.gateway.AsSlice())
 	}
 	if w.device != 0 {
 		attributes.Uint32(unix.RTA_OIF, uint32(w.device))
-		attributes.Uint32(unix.RTA_PRIORITY, routeMetric)
 	}
 	return change(k.outer, kind, flags, tableHeader(family, scope, unix.RTN_UNICAST), attributes)
 }
 
-// unreachable ends the table.
-func (k *kernel) unreachable(family byte, mark uint32) error {
+// unreachable adds or deletes the end of the table.
+func (k *kernel) unreachable(kind uint16, flags netlink.HeaderFlags, family byte, mark uint32) error {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.RTA_TABLE, mark)
 	attributes.Uint32(unix.RTA_PRIORITY, math.MaxInt32)
 	header := tableHeader(family, unix.RT_SCOPE_UNIVERSE, unix.RTN_UNREACHABLE)
-	return change(k.outer, unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, header, attributes)
+	return change(k.outer, kind, flags, header, attributes)
 }
 
 // tableHeader encodes struct rtmsg of a default route whose table is an attribute.

@@ -26,17 +26,18 @@ type tunnel struct {
 	ctx   context.Context // of the goroutines
 	stop  context.CancelFunc
 
-	mutex   sync.Mutex
-	end     *End
-	outer   outer          // the WireGuard device
-	device  device         // the VXLAN device in it; index 0: there is none
-	socket  *net.UDPConn   // for messages; nil: none
-	showing int            // index of the device that a bridge is asked to read; 0: none
-	way     way            // of the encrypted packets
-	peer    netip.AddrPort // from which they come
-	forgot  time.Duration  // when the session was last forgotten
-	reason  error          // why there is no device
-	over    bool
+	mutex    sync.Mutex
+	end      *End
+	outer    outer          // the WireGuard device
+	device   device         // the VXLAN device in it; index 0: there is none
+	socket   *net.UDPConn   // for messages; nil: none
+	showing  int            // index of the device that a bridge is asked to read; 0: none
+	way      way            // of the encrypted packets
+	peer     netip.AddrPort // from which they come
+	forgot   time.Duration  // when the session was last forgotten
+	patience time.Duration  // until it is forgotten again if there is none
+	reason   error          // why there is no device
+	over     bool
 }
 
 // environment is shared by the tunnels of an executor.
@@ -58,7 +59,7 @@ func begin(order *agentv1.Tunnel, host *environment, log *slog.Logger) *tunnel {
 	t := &tunnel{order: order, host: host, wake: make(chan struct{}, 1), log: log.With("tunnel", order.GetName())}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.end = NewEnd(t.starts(), host.searchEvery)
-	t.peer = t.remote()
+	t.peer, t.forgot, t.patience = t.remote(), host.now(), beginAfter
 	return t
 }
 
@@ -172,7 +173,7 @@ func (t *tunnel) message() *agentv1.TunnelEnd {
 	case t.reason != nil:
 		end.Reason = t.reason.Error()
 	case t.end.Alive(now):
-	case len(t.order.GetPeerKey()) == 0:
+	case len(t.order.GetPeerKey()) == 0 && !t.order.GetClear():
 		end.Reason = "the controller does not know the other end's key yet: start the agent of the other site"
 	case t.peer.IsValid() && t.way.device == 0:
 		end.Reason = fmt.Sprintf("this host has no route to %v%s", t.peer.Addr(), byDevice(t.order.GetDevice()))

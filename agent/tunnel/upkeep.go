@@ -13,8 +13,9 @@ import (
 
 const (
 	smallestMTU = 68                // bytes: the minimum of Linux (ETH_MIN_MTU)
-	messagePort = 47891             // UDP, in the WireGuard device
+	messagePort = 891               // UDP, in the WireGuard device
 	lateAfter   = askEvery * 3 / 2  // a question's answer
+	beginAfter  = 2 * time.Second   // without a session, at first
 	forgetAfter = 180 * time.Second // without a message no key of a session is valid any more
 )
 
@@ -96,7 +97,7 @@ func (t *tunnel) ensureOuter(mtu int) error {
 		return nil
 	}
 	if !there || found.index != t.outer.link.index {
-		if err := t.openOuter(name, mtu); err != nil {
+		if err := t.openOuter(mtu); err != nil {
 			return err
 		}
 		return t.openSocket()
@@ -104,11 +105,11 @@ func (t *tunnel) ensureOuter(mtu int) error {
 	return setUp(k.outer, found, mtu)
 }
 
-func (t *tunnel) openOuter(name string, mtu int) error {
+func (t *tunnel) openOuter(mtu int) error {
 	if err := t.outer.close(); err != nil {
 		return err
 	}
-	opened, err := t.host.kernel.openOuter(name, mtu, t.starts(), t.log)
+	opened, err := t.host.kernel.openOuter(t.order, mtu, t.log)
 	if err != nil {
 		return err
 	}
@@ -121,10 +122,12 @@ func (t *tunnel) openOuter(name string, mtu int) error {
 	if t.order.GetDevice() != "" {
 		config.Mark = markOf(numberOf(t.order))
 	}
+	config.Peer = wireguard.Peer{Preshared: wireguard.Key(t.order.GetKey()), Endpoint: t.remote(), Inside: insideOf(!t.starts())}
 	if key := t.order.GetPeerKey(); len(key) == wireguard.KeyBytes {
-		config.Peer = wireguard.Peer{
-			Public: wireguard.Key(key), Preshared: wireguard.Key(t.order.GetKey()), Endpoint: t.remote(), Inside: insideOf(!t.starts()),
-		}
+		config.Peer.Public = wireguard.Key(key)
+	}
+	if t.order.GetClear() {
+		t.log.Warn("this tunnel is not encrypted: anyone on its path can read and change packets")
 	}
 	return t.host.outside(func() error { return opened.Set(config) })
 }
@@ -153,24 +156,29 @@ func (t *tunnel) openSocket() error {
 func (t *tunnel) followPeer() error {
 	now := t.host.now()
 	silence, ever := t.end.Silence(now)
-	if t.starts() {
-		if !ever {
-			return t.outer.Forget() // so that the next question begins a handshake, and not only after 5 s
-		}
+	session, err := t.outer.Session()
+	if err != nil {
+		return err
+	}
+	again := forgetAfter
+	if t.starts() && !session.Begun {
+		again = min(t.patience, forgetAfter)
+	}
+	switch {
+	case silence > again && now-t.forgot > again:
+		t.forgot, t.patience = now, t.patience*2 // a handshake needs a round trip, which may be long
+		return t.outer.Forget()                  // so that the next question begins a handshake at once
+	case t.starts() && silence > deadAfter && session.Endpoint != t.remote() && session.Endpoint.IsValid():
+		return t.outer.Return() // somebody relayed packets of the other end, and is gone
+	case t.starts():
 		if silence > lateAfter {
 			t.outer.Hurry()
 		}
 		return nil
 	}
-	if silence > forgetAfter && now-t.forgot > forgetAfter {
-		t.forgot = now
-		if err := t.outer.Forget(); err != nil {
-			return err
-		}
-	}
-	at, err := t.outer.Endpoint()
-	if err != nil || !at.IsValid() || at == t.peer {
-		return err
+	at := session.Endpoint
+	if !at.IsValid() || at == t.peer {
+		return nil
 	}
 	if ever && t.peer.IsValid() {
 		t.end.Moved()

@@ -3840,6 +3840,7 @@ type Tunnel struct {
 	Remote        string                 `protobuf:"bytes,6,opt,name=remote,proto3" json:"remote,omitempty"`                   // outer address of the peer; empty: learned from the authenticated peer, and may change
 	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`                         // preshared key, 32 bytes
 	PeerKey       []byte                 `protobuf:"bytes,8,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`  // public key of the peer for this tunnel, 32 bytes; empty: unknown yet
+	Clear         bool                   `protobuf:"varint,9,opt,name=clear,proto3" json:"clear,omitempty"`                    // without encryption, for measurements: anyone may read, send and take over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3928,6 +3929,13 @@ func (x *Tunnel) GetPeerKey() []byte {
 		return x.PeerKey
 	}
 	return nil
+}
+
+func (x *Tunnel) GetClear() bool {
+	if x != nil {
+		return x.Clear
+	}
+	return false
 }
 
 // Limit the data in flight of connections that share an access point. A connection between other addresses has no cap.
@@ -6141,7 +6149,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\aTunnels\x121\n" +
 	"\atunnels\x18\x01 \x03(\v2\x17.bicast.agent.v1.TunnelR\atunnels\x12!\n" +
 	"\ffitted_ports\x18\x02 \x03(\tR\vfittedPorts\x12\x1b\n" +
-	"\tlan_ports\x18\x03 \x03(\tR\blanPorts\"\xba\x01\n" +
+	"\tlan_ports\x18\x03 \x03(\tR\blanPorts\"\xd0\x01\n" +
 	"\x06Tunnel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x10\n" +
@@ -6150,7 +6158,8 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x06device\x18\x05 \x01(\tR\x06device\x12\x16\n" +
 	"\x06remote\x18\x06 \x01(\tR\x06remote\x12\x10\n" +
 	"\x03key\x18\a \x01(\fR\x03key\x12\x19\n" +
-	"\bpeer_key\x18\b \x01(\fR\apeerKey\"\x9c\x01\n" +
+	"\bpeer_key\x18\b \x01(\fR\apeerKey\x12\x14\n" +
+	"\x05clear\x18\t \x01(\bR\x05clear\"\x9c\x01\n" +
 	"\x04Caps\x12(\n" +
 	"\x04caps\x18\x01 \x03(\v2\x14.bicast.agent.v1.CapR\x04caps\x12\x19\n" +
 	"\blease_ms\x18\x02 \x01(\rR\aleaseMs\x12\x18\n" +

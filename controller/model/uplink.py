@@ -32,6 +32,7 @@ class Tunnel:
     remote: Address | None  # None: learned
     udp_port: int  # both ends'; 0: the default for its number
     vni: int  # both ends', unique in this file
+    clear: bool = False  # not encrypted, for measurements
 
     @property
     def number(self) -> int:

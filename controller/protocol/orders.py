@@ -76,6 +76,7 @@ class TunnelOrder:
     udp_port: int
     device: str | None  # None: by the routes
     remote: str | None  # None: learned from the authenticated peer
+    clear: bool = False  # without encryption
     peer_key: bytes = b""  # the other end's public key; empty: unknown yet
     key: bytes = field(default=b"", repr=False)  # preshared; the core does not know it
     keys: tuple[bytes, ...] = ()  # SHA-256 of both agents' public keys; a new one means another preshared key

@@ -176,7 +176,7 @@ def _uplink(switch: Switch, uplink: Uplink, peer_sites: PeerSites, budgets: Budg
             for hop in uplink.next_hops
         ),
         counters=switch.port_counters.get(port.number) if port else None,
-        tunnel=_tunnel(switch.site, uplink.name, peer_sites) if uplink.tunnel else None,
+        tunnel=_tunnel(switch.site, uplink, peer_sites) if uplink.tunnel else None,
         budget=_budget(switch.site, uplink.name, budgets),
     )
 
@@ -196,9 +196,10 @@ def _fitting(site: Site, peer_sites: PeerSites) -> FittingView | None:
     return FittingView(report.largest_bytes or None, report.missing) if report else None
 
 
-def _tunnel(site: Site, uplink: str, peer_sites: PeerSites) -> TunnelView:
-    reason = peer_sites.tunnels.why_not(site, uplink)
-    return TunnelView(reason is None, reason, peer_sites.tunnels.ends(site).get(uplink))
+def _tunnel(site: Site, uplink: Uplink, peer_sites: PeerSites) -> TunnelView:
+    reason = peer_sites.tunnels.why_not(site, uplink.name)
+    encrypted = uplink.tunnel is not None and not uplink.tunnel.clear
+    return TunnelView(reason is None, reason, peer_sites.tunnels.ends(site).get(uplink.name), encrypted)
 
 
 def _terminals(core: Core, switch: Switch, now: float, wall_offset_s: float) -> Iterator[TerminalView]:

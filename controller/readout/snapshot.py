@@ -40,6 +40,7 @@ class TunnelView:
     up: bool
     reason: str | None  # why it is down
     end: TunnelEnd | None  # None: no agent reports it
+    encrypted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

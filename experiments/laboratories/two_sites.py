@@ -92,6 +92,12 @@ class Laboratory(Controlled):
         """Return the largest IP packet that fits through every tunnel, both ways."""
         return min(int(each["end"]["mtu_bytes"]) for each in self._tunnels())
 
+    def peer(self, site: str, uplink: str) -> str:
+        """Return where a site's agent sees the other end of a tunnel: ADDRESS:PORT, or empty."""
+        uplinks = next(one["uplinks"] for one in self._gateways() if one["name"] == site)
+        end = next(one["tunnel"]["end"] for one in uplinks if one["name"] == uplink)
+        return "" if end is None else str(end["peer"])
+
     def _tunnels(self) -> list[dict[str, Any]]:
         uplinks = (uplink for one in self._gateways() for uplink in one["uplinks"])
         return [uplink["tunnel"] for uplink in uplinks if uplink["tunnel"] is not None]

@@ -37,7 +37,7 @@ def tunnels(context: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
 def kernel(context: CheckContext) -> Iterator[Finding]:
     if not any(tunnels(context)):
         return
-    can = able("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "47890")
+    can = able("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "890")
     yield judged("kernel VXLAN", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
     if able("ip", "link", "add", "type", "wireguard"):
         yield Finding("kernel WireGuard", State.OK, "yes", "for tunnels")

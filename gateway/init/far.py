@@ -27,7 +27,7 @@ PAIRS = (
     *(("switch-2.pem", "switch-2.key"), ("switch-1.pem", "switch-1.key")),
 )
 # systemd-networkd would serve and masquerade a veth device named ve-* as that of a container.
-OWN_DEVICES = ("br-far", "tf-*", f"{document.EXIT_PORT}*")
+OWN_DEVICES = ("br-far", "tf-*", "bicast-*", f"{document.EXIT_PORT}*")
 FOR_HOME = ("ca.pem", "switch-1.pem", "switch-1.key")  # never ca-signing.key
 
 

@@ -110,7 +110,7 @@ class HomeInit:
         for name in FOR_HOME:
             yield made.file(places.tls / name, files[name], KEY_MODE if name.endswith(".key") else PUBLIC_MODE)
         yield from services.units(places, made, systemd, names, tls=False)
-        own = (chosen.lan, "br-home", "tn-*", f"{document.LAN_PORT}*")
+        own = (chosen.lan, "br-home", "tn-*", "bicast-*", f"{document.LAN_PORT}*")
         yield from services.unmanaged(places, made, own)
         yield from steps.bridged(places, HOME)
         yield from services.opened(made, self.openings(chosen.lan, len(chosen.uplinks)))

@@ -201,8 +201,9 @@ def test_status_lists_tunnels_and_budgets_and_warns_of_them(api: str, fake_core:
     assert "! home: lte: its tunnel is down: nobody is heard" in warnings
     assert "! home: eth2: senders do not learn the longest packet size: it has an XDP program already" in warnings
     assert "! home: lte: no copies are sent over it: used up until 00:00" in warnings
+    assert "! home: lte: its tunnel is not encrypted (`encryption: none`)" in warnings
     lines = [line.split() for line in told.splitlines()]
-    assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
+    assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2"] in lines
     assert ["lte", "home", "99.9", "100.0", "day", "12%", "25%"] in lines
 
 

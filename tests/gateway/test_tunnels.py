@@ -97,7 +97,7 @@ def findings(file: str, *checks: Check) -> dict[str, Finding]:
 
 def make(name: str) -> None:
     """Make a tunnel's device like the agent does."""
-    shell(f"ip link add {name} type vxlan id {VNIS[name]} dstport 47890 dev l0 && ip link set {name} up")
+    shell(f"ip link add {name} type vxlan id {VNIS[name]} dstport 890 dev l0 && ip link set {name} up")
 
 
 @pytest.mark.usefixtures("ovs")
@@ -198,7 +198,7 @@ def test_own_tunnels_are_not_reported_as_foreign(file: str, capsys: Captured) ->
     make("tn-w")
     shell("ip netns add other && ip -n other link set lo up")
     try:
-        shell(f"ip -n other link add tf-w type vxlan id {VNIS['tn-w']} dstport 47890")
+        shell(f"ip -n other link add tf-w type vxlan id {VNIS['tn-w']} dstport 890")
         shell("ip -n other link set tf-w netns $$")
         assert set(bad(file)) == set()
         shell("ip link del tn-w && ip -n other link add tn-w type vxlan id 1 dstport 4788")

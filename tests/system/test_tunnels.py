@@ -23,7 +23,7 @@ from topologies.paper import SERVER
 
 FOLLOWED_WITHIN_S = [PATIENCE_S, pytest.param(3.0 * SLOWNESS, marks=pytest.mark.timed)]
 PORTS = {"home": "tn", "far": "tf"}
-INNER_PORT = 47890  # of VXLAN (agent/tunnel/device.go)
+INNER_PORT = 890  # of VXLAN (agent/tunnel/device.go)
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,9 @@ type embedded struct {
 
 // Embedded opens a device of the calling thread's namespace, and creates it if it does not exist. It must not be in use.
 func Embedded(name string, mtu int, log *slog.Logger) (Device, error) {
-	link, err := tun.CreateTUN(name, mtu)
+	link, err := open(name, mtu)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the TUN device %s, and this kernel has no WireGuard: %w", name, err)
-	}
-	if err := persist(link); err != nil {
-		return nil, errors.Join(err, link.Close())
+		return nil, err
 	}
 	said := &device.Logger{Verbosef: device.DiscardLogf, Errorf: func(format string, about ...any) {
 		log.Debug("WireGuard", "device", name, "said", fmt.Sprintf(format, about...)) // strangers can make it say much
@@ -44,15 +41,21 @@ func Embedded(name string, mtu int, log *slog.Logger) (Device, error) {
 	return &embedded{name: name, device: opened}, nil
 }
 
-// persist makes the device outlive this process: a bridge may read what is on it.
-func persist(link tun.Device) error {
-	file, err := link.File().SyscallConn()
+// open opens a TUN device that outlives this process: a bridge may read what is on it.
+func open(name string, mtu int) (tun.Device, error) {
+	link, err := tun.CreateTUN(name, mtu)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("cannot open the TUN device %s: %w", name, err)
 	}
+	file, err := link.File().SyscallConn()
 	var failure error
-	err = file.Control(func(fd uintptr) { failure = unix.IoctlSetInt(int(fd), unix.TUNSETPERSIST, 1) })
-	return errors.Join(err, failure)
+	if err == nil {
+		err = file.Control(func(fd uintptr) { failure = unix.IoctlSetInt(int(fd), unix.TUNSETPERSIST, 1) })
+	}
+	if err := errors.Join(err, failure); err != nil {
+		return nil, errors.Join(err, link.Close())
+	}
+	return link, nil
 }
 
 func (e *embedded) Set(c Config) error {
@@ -86,18 +89,29 @@ func (e *embedded) Forget() error {
 	return e.failure(e.device.IpcSet(text.String()))
 }
 
-func (e *embedded) Endpoint() (netip.AddrPort, error) {
+func (e *embedded) Session() (session Session, err error) {
 	text, err := e.device.IpcGet()
 	if err != nil {
-		return netip.AddrPort{}, e.failure(err)
+		return session, e.failure(err)
 	}
 	for line := range strings.Lines(text) {
-		if value, found := strings.CutPrefix(line, "endpoint="); found {
-			endpoint, err := netip.ParseAddrPort(strings.TrimSpace(value))
-			return unmapped(endpoint), e.failure(err)
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
+		case "endpoint":
+			if session.Endpoint, err = netip.ParseAddrPort(value); err != nil {
+				return session, e.failure(err)
+			}
+			session.Endpoint = unmapped(session.Endpoint)
+		case "last_handshake_time_sec":
+			session.Begun = value != "0"
 		}
 	}
-	return netip.AddrPort{}, nil
+	return session, nil
+}
+
+func (e *embedded) Return() error {
+	var text strings.Builder
+	e.set.Peer.write(&text) // of a peer that is there
+	return e.failure(e.device.IpcSet(text.String()))
 }
 
 func (e *embedded) Hurry() {

@@ -71,12 +71,23 @@ func (k *kernel) Forget() error {
 	}}))
 }
 
-func (k *kernel) Endpoint() (netip.AddrPort, error) {
+func (k *kernel) Session() (Session, error) {
 	now, err := k.client.Device(k.name)
-	if err != nil || len(now.Peers) == 0 || now.Peers[0].Endpoint == nil {
-		return netip.AddrPort{}, k.failure(err)
+	if err != nil || len(now.Peers) == 0 {
+		return Session{}, k.failure(err)
 	}
-	return unmapped(now.Peers[0].Endpoint.AddrPort()), nil
+	peer := now.Peers[0]
+	session := Session{Begun: !peer.LastHandshakeTime.IsZero()}
+	if peer.Endpoint != nil {
+		session.Endpoint = unmapped(peer.Endpoint.AddrPort())
+	}
+	return session, nil
+}
+
+func (k *kernel) Return() error {
+	peer := k.set.Peer.config()
+	peer.UpdateOnly = true
+	return k.failure(k.client.ConfigureDevice(k.name, wgtypes.Config{Peers: []wgtypes.PeerConfig{peer}}))
 }
 
 func (k *kernel) Hurry() {}

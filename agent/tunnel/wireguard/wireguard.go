@@ -36,11 +36,19 @@ type Device interface {
 	Set(Config) error
 	// Forget ends the session with the peer, and forgets how late its last handshake was: a clock may have been set back.
 	Forget() error
-	// Endpoint returns the address from which the peer's last authentic packet came; not valid: none.
-	Endpoint() (netip.AddrPort, error)
+	// Session returns what is known of the peer.
+	Session() (Session, error)
+	// Return sends to the configured endpoint again, wherever the peer's last authentic packet came from.
+	Return() error
 	// Hurry begins a handshake now. The kernel begins one after 15 s without an answer.
 	Hurry()
 	Close() error
+}
+
+// Session is the state of the peer.
+type Session struct {
+	Endpoint netip.AddrPort // from which its last authentic packet came; not valid: none
+	Begun    bool           // a handshake was completed
 }
 
 // Public returns the public key of a private key.

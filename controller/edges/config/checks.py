@@ -149,6 +149,10 @@ def remarks(config: Config) -> Iterator[str]:
             if one.name not in joined:
                 at = f"sites.{site.name}.access_points.{one.name}"
                 yield f"{at}: no terminal has `access_point: {one.name}`, so it has no effect"
+        for uplink in site.uplinks:
+            if uplink.tunnel and uplink.tunnel.clear:
+                at = f"sites.{site.name}.uplinks.{uplink.name}"
+                yield f"{at}: `encryption: none`: anyone on its path can read, change and send packets"
         if site.relaying and not any(terminal.relayed for terminal in site.terminals):
             yield f"sites.{site.name}.relaying: no terminal has `relayed: true`, so it has no effect"
         if site.other_end is None and len(site.uplinks) > 1:

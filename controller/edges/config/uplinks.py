@@ -166,7 +166,8 @@ def _access_point(name: str, place: Node) -> AccessPoint:
 
 # Tunnels
 
-OF_TUNNELS = ("device", "remote", "udp_port")
+OF_TUNNELS = ("device", "remote", "udp_port", "encryption")
+ENCRYPTIONS = {"wireguard": False, "none": True}  # by name: whether packets are in clear
 WIREGUARD_PORT = 51820  # of the first tunnel
 TOLD_APART_BY = 0xFFFFF  # dpid bits that fit into a VNI (24 bits) beside the tunnel's number
 
@@ -202,7 +203,8 @@ def tunnel_of(keys: Mapped) -> Tunnel | None:
     device = keys.maybe("device", Node.port_name, None)
     if device == keys["port"].value:
         raise keys["port"].wrong("a name that differs from `device`: the site's agent creates a device of this name")
-    return Tunnel(device, remote, keys.maybe("udp_port", lambda at: at.integer(1, 65534), 0), vni=0)
+    port = keys.maybe("udp_port", lambda at: at.integer(1, 65534), 0)
+    return Tunnel(device, remote, port, vni=0, clear=keys.maybe("encryption", lambda at: at.choice(ENCRYPTIONS), False))
 
 
 def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> tuple[Site, ...]:
@@ -261,6 +263,8 @@ def _check_tunnel(site: Site, uplink: Uplink, other: Site | None, settings: Sett
     there = other.uplink(uplink.name).tunnel
     if there is None:
         raise wrong("kind", "tunnel", f"the same kind at both ends: at {other.name} it is ethernet")
+    if tunnel.clear is not there.clear:
+        raise wrong("encryption", "none" if tunnel.clear else None, f"the same at both ends: {other.name} differs")
     if tunnel.remote is None and there.remote is None:
         raise wrong(
             "remote",

@@ -27,6 +27,10 @@ class SiteTunnels:
 
     def reconfigure(self, config: Config) -> None:
         self._config = config
+        for site in config.sites:
+            for uplink in site.uplinks:
+                if uplink.tunnel and uplink.tunnel.clear:
+                    log.warning("%s: the tunnel %s is not encrypted (`encryption: none`)", site.name, uplink.name)
         self._draft()
 
     def vouch(self, vouched: Vouched) -> None:
@@ -55,6 +59,7 @@ class SiteTunnels:
                     udp_port=uplink.tunnel.udp_port,
                     device=uplink.tunnel.device,
                     remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
+                    clear=uplink.tunnel.clear,
                     peer_key=theirs[uplink.tunnel.number] if theirs else b"",
                     keys=keys,
                 )

@@ -125,9 +125,8 @@ SHED = replace(
     uplinks=(), copies=None,
 )  # fmt: skip
 
-DUG = shown.TunnelView(
-    False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2)
-)
+SILENT = TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2)
+DUG = shown.TunnelView(False, "nobody is heard", SILENT, encrypted=False)
 METERED = replace(
     HOME,
     uplinks=(

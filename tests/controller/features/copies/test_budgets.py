@@ -106,7 +106,7 @@ def test_exhausted_meter_does_not_affect_an_unlimited_uplink() -> None:
     assert set(leaves(barred, from_client(), C1)) == {WIFI, 9}
 
 
-@pytest.mark.parametrize(("remote", "outer"), [("203.0.113.9", 36), ("2001:db8::9", 56)])
+@pytest.mark.parametrize(("remote", "outer"), [("203.0.113.9", 116), ("2001:db8::9", 136)])
 def test_tunnel_copies_count_with_their_encapsulation(remote: str, outer: int) -> None:
     for limits in ({"budget": "1MB/day"}, {"max_share": "0.5"}):
         written = metered(tunnelled(), **limits)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.edges.config.checks import remarks
 from controller.model.config import ConfigError
 from controller.model.uplink import UplinkKind
-from controller.protocol.enrolment import Credential
+from controller.protocol.enrolment import TUNNEL_KEYS, Credential
 from controller.protocol.orders import TunnelOrder, Tunnels
 from controller.protocol.reports import Role
 from tests.controller import sites
@@ -150,6 +151,36 @@ def test_new_certificate_changes_the_key_at_both_ends() -> None:
     assert vouch(home=credential(3), far=credential(2)) == (b"\2" * 32, b"\3" * 32), "home has joined again"
     assert vouch(home=credential(3)) == (b"", b"\3" * 32), "far was revoked"
     assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "its role is not gateway"
+
+
+def test_each_end_gets_the_other_ends_public_key_of_its_tunnel() -> None:
+    ends = PeerSitePair(tunnelled())
+    home, far = ends.agent("home"), ends.agent("far")
+    keys = {name: tuple(f"{name} {number}".encode() for number in range(TUNNEL_KEYS)) for name in ("home", "far")}
+    ends.carry(ends.core.vouch({name: Credential(Role.GATEWAY, b"", keys[name]) for name in keys}, ends.now))
+    ends.second()
+    for agent, other in ((home, "far"), (far, "home")):
+        assert {each.name: each.peer_key for each in agent.tunnels.tunnels} == {
+            "lte": f"{other} 0".encode(),
+            "wifi": f"{other} 1".encode(),
+        }
+    ends.carry(ends.core.vouch({"home": Credential(Role.RELAY, b"", keys["home"])}, ends.now))
+    ends.second()
+    assert {each.peer_key for each in (*home.tunnels.tunnels, *far.tunnels.tunnels)} == {b""}, "no gateway is there"
+
+
+def test_a_tunnel_is_in_clear_only_if_both_ends_say_so() -> None:
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["wifi"]["encryption"] = "none"
+    with pytest.raises(ConfigError, match="the same at both ends: far differs"):
+        sites.loaded(written)
+    written["sites"]["far"]["uplinks"]["wifi"]["encryption"] = "none"
+    ends = PeerSitePair(written)
+    for agent in (ends.agent("home"), ends.agent("far")):
+        assert {each.name: each.clear for each in agent.tunnels.tunnels} == {"wifi": True, "lte": False}
+    assert not ends.tunnel("home", "wifi").encrypted and ends.tunnel("home", "lte").encrypted
+    (remark,) = (each for each in remarks(sites.loaded(written)) if "home.uplinks" in each)
+    assert "sites.home.uplinks.wifi: `encryption: none`: anyone on its path can read" in remark
 
 
 def test_each_agent_gets_its_tunnels_once() -> None:
