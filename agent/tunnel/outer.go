@@ -70,14 +70,14 @@ func (k *kernel) openOuter(order *agentv1.Tunnel, mtu int, log *slog.Logger) (ou
 	if err != nil {
 		return outer{}, err
 	}
-	if there && order.GetClear() && found.kind != "tun" {
+	if there && !isOuter(found) {
+		return outer{}, fmt.Errorf("another network device has the name %s: remove it (ip link delete %s)", name, name)
+	}
+	if there && order.GetClear() && found.kind == "wireguard" {
 		if err := remove(k.outer, found); err != nil {
 			return outer{}, err
 		}
 		there = false
-	}
-	if there && !isOuter(found) {
-		return outer{}, fmt.Errorf("another network device has the name %s: remove it (ip link delete %s)", name, name)
 	}
 	var opened wireguard.Device
 	embedded := there && found.kind == "tun"

@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -93,16 +94,16 @@ func (t *tunnel) ensureOuter(mtu int) error {
 	if err != nil {
 		return err
 	}
-	if there && found.index == t.outer.link.index && found.up && found.mtu == mtu {
-		return nil
-	}
-	if !there || found.index != t.outer.link.index {
+	switch {
+	case !there || found.index != t.outer.link.index || t.socket == nil:
 		if err := t.openOuter(mtu); err != nil {
-			return err
+			return errors.Join(err, t.outer.close())
 		}
 		return t.openSocket()
+	case !found.up || found.mtu != mtu:
+		return setUp(k.outer, found, mtu)
 	}
-	return setUp(k.outer, found, mtu)
+	return nil
 }
 
 func (t *tunnel) openOuter(mtu int) error {
