@@ -195,7 +195,7 @@ def run_address_change(lab: Laboratory, mode: str, address: str) -> AddressChang
         till(time.monotonic() + AROUND_S)
         changed = time.monotonic()
         nat(lab.net, ACTIVE).redial(f"{address}/24")
-        while not lab.peer(FAR, ACTIVE).startswith(f"{address}:"):
+        while not lab.peer(lab.sites[-1].name, ACTIVE).startswith(f"{address}:"):
             if time.monotonic() > changed + WITHIN_S:
                 raise ExperimentFailed(f"{FAR}: {ACTIVE} did not follow its peer to {address} within {WITHIN_S:.0f} s")
             time.sleep(LOOK_EVERY_S)
