@@ -27,6 +27,7 @@ SOURCES = {  # file: command, date, what it measures
     "air": ("./bicast experiment air --full", "2026-11-22", "paper 000: window caps at a shared access point"),
     "owd": ("./bicast experiment owd --full", "2026-11-22", "paper 004: bandwidth from one-way delays"),
     "adaptive": ("./bicast experiment adaptive --full", "2026-11-22", "mode `auto`: copies only while they pay"),
+    "peers": ("./bicast experiment peers --full", "2026-11-29", "tunnels beside other projects, over two lossy paths"),
     "relay": ("./bicast experiment relay", "2026-11-22", "paper 001: what a relay costs and gains"),
 }
 CUTS = "Wi-Fi cut and healed every 2 s, 50 datagrams/s each way; bicast, lost at a cut"
