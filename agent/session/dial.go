@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -16,11 +17,13 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 
 	"bicast/agent/trust"
+	"bicast/agent/uplink"
 	"bicast/api/agentv1"
 )
 
 const (
-	connectWithin   = 2 * time.Second // TCP and TLS together
+	addressesFile   = "addresses.json"
+	connectWithin   = 5 * time.Second // over any uplink: the name, TCP and TLS together
 	idleBeforeProbe = 10 * time.Second
 	peerTimeout     = 5 * time.Second  // of unacknowledged data and probes, which the controller's kernel acknowledges
 	sendTimeout     = 15 * time.Second // for a controller that keeps the connection but does not read
@@ -44,11 +47,16 @@ func Dialer(directory string) func(context.Context) (Wire, error) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, connectWithin)
 		defer cancel()
-		dialer := tls.Dialer{Config: identity.Mutual(), NetDialer: &net.Dialer{
-			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: idleBeforeProbe, Interval: peerTimeout, Count: 1},
-			Control:         limitUnacknowledged,
-		}}
-		conn, err := dialer.DialContext(ctx, "tcp", identity.Session)
+		dialer := uplink.Dialer{
+			KeepAlive: net.KeepAliveConfig{Enable: true, Idle: idleBeforeProbe, Interval: peerTimeout, Count: 1},
+			Control:   limitUnacknowledged,
+			Proven:    uplink.Proven(filepath.Join(directory, addressesFile)),
+			Greet: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
+				conn := tls.Client(plain, identity.Mutual())
+				return conn, conn.HandshakeContext(ctx)
+			},
+		}
+		conn, err := dialer.Dial(ctx, identity.Session)
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %v", connectWithin)
 		}

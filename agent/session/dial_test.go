@@ -74,10 +74,10 @@ func TestDialGivesUpIfNobodyAnswersTheHandshake(t *testing.T) {
 	}
 	start := time.Now()
 	_, err = session.Dialer(directory)(context.Background())
-	if err == nil || !strings.Contains(err.Error(), "cannot connect to the controller at "+listener.Addr().String()+": no answer within 2s") {
+	if err == nil || !strings.Contains(err.Error(), "cannot connect to the controller at "+listener.Addr().String()+": no answer within 5s") {
 		t.Fatalf("%v, expected that nobody answers", err)
 	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Fatalf("it took %v, expected 2 s", took)
+	if took := time.Since(start); took > 20*time.Second {
+		t.Fatalf("it took %v, expected 5 s", took)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -58,7 +59,9 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 		return Identity{}, fmt.Errorf("invalid answer of the controller at %s: %w", address, err)
 	}
 	identity.Name, identity.Key = name, key
-	if sessionHost, port, _ := net.SplitHostPort(identity.Session); sessionHost == "" {
+	// A name stays true when the controller's address changes.
+	sessionHost, port, _ := net.SplitHostPort(identity.Session)
+	if _, notLiteral := netip.ParseAddr(host); sessionHost == "" || notLiteral != nil {
 		identity.Session = net.JoinHostPort(host, port)
 	}
 	if err := identity.check(); err != nil {

@@ -11,27 +11,27 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"bicast/agent/uplink"
 )
 
-// Timeouts of the TCP connection, and of the TLS handshake.
-const (
-	dialWithin  = 10 * time.Second
-	greetWithin = 10 * time.Second
-)
+// connectWithin is for the name, TCP and TLS together, over any uplink.
+const connectWithin = 20 * time.Second
 
 // connect connects to the controller that printed a token.
 func connect(ctx context.Context, address string, pin Pin) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: dialWithin}
-	plain, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	dialer := uplink.Dialer{Greet: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
+		conn := tls.Client(plain, pinned(pin))
+		return conn, conn.HandshakeContext(ctx)
+	}}
+	conn, err := dialer.Dial(ctx, address)
+	if errors.As(err, &uplink.Unanswered{}) {
 		return nil, fmt.Errorf("nobody answers at %s (%w): check that the controller runs, and that controller.agents.join of its "+
 			"gateway.yaml is an address that this host can reach", address, rootCause(err))
 	}
-	conn := tls.Client(plain, pinned(pin))
-	ctx, cancel := context.WithTimeout(ctx, greetWithin)
-	defer cancel()
-	if err := conn.HandshakeContext(ctx); err != nil {
-		plain.Close()
+	if err != nil {
 		return nil, handshakeError(address, err)
 	}
 	return conn, nil
@@ -50,7 +50,7 @@ func handshakeError(address string, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return closedEarly{wrongPeer(address, "it closed the connection before it showed a certificate")}
 	case errors.Is(err, context.DeadlineExceeded):
-		why = fmt.Sprintf("it did not complete the TLS handshake within %v", greetWithin)
+		why = fmt.Sprintf("it did not complete the TLS handshake within %v", connectWithin)
 	}
 	return wrongPeer(address, why)
 }
@@ -71,7 +71,7 @@ func rootCause(err error) error {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("%s: %s", unknown.Name, unknown.Err)
 	case errors.As(err, &late) && late.Timeout():
-		return fmt.Errorf("not within %v", dialWithin)
+		return fmt.Errorf("not within %v", connectWithin)
 	default:
 		return err
 	}

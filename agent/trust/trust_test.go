@@ -40,6 +40,19 @@ func says(t *testing.T, err error, words ...string) {
 	}
 }
 
+func TestATypedNameIsKeptForSessions(t *testing.T) {
+	b := controllertest.New(t)
+	b.Advertised = "192.0.2.1"
+	_, door, _ := net.SplitHostPort(b.Enrolment)
+	_, port, _ := net.SplitHostPort(b.Sessions)
+	for host, expected := range map[string]string{"localhost": "localhost:" + port, "127.0.0.1": "192.0.2.1:" + port} {
+		identity, err := trust.Join(context.Background(), net.JoinHostPort(host, door), "phone", b.Token("phone"))
+		if err != nil || identity.Session != expected {
+			t.Errorf("joined at %s: sessions at %q (%v), expected %q", host, identity.Session, err, expected)
+		}
+	}
+}
+
 func TestJoinSavesAPrivateIdentity(t *testing.T) {
 	b := controllertest.New(t)
 	identity, err := join(t, b, "phone", b.Token("phone"))

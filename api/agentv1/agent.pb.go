@@ -259,7 +259,7 @@ type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // X.509, DER, for client authentication
 	Ca            []byte                 `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`                   // X.509, DER
-	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`         // host:port for sessions; without a host: the host of this request
+	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`         // host:port for sessions; without a host, and if the agent asked for a name: that of this request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

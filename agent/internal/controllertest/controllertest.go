@@ -26,11 +26,12 @@ const Patience = time.Minute
 
 // Controller is a controller for tests. It listens at Sessions and Enrolment on the loopback.
 type Controller struct {
-	t         testing.TB
-	Authority *Authority
-	Shows     tls.Certificate // its certificate
-	Sessions  string
-	Enrolment string
+	t          testing.TB
+	Authority  *Authority
+	Shows      tls.Certificate // its certificate
+	Sessions   string
+	Enrolment  string
+	Advertised string // host in the answer to a join, "" for none
 
 	mutex  sync.Mutex
 	asked  int
@@ -146,7 +147,7 @@ func (b *Controller) join(request *agentv1.JoinRequest) *agentv1.JoinAnswer {
 		return refusal(agentv1.End_PASSING, err.Error())
 	}
 	return &agentv1.JoinAnswer{Payload: &agentv1.JoinAnswer_Joined{Joined: &agentv1.JoinReply{
-		Certificate: b.Authority.Agent(name, signingRequest.PublicKey).Raw, Ca: b.Authority.Certificate.Raw, Session: ":" + port,
+		Certificate: b.Authority.Agent(name, signingRequest.PublicKey).Raw, Ca: b.Authority.Certificate.Raw, Session: net.JoinHostPort(b.Advertised, port),
 	}}}
 }
 
