@@ -153,6 +153,20 @@ def test_new_certificate_changes_the_key_at_both_ends() -> None:
     assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "its role is not gateway"
 
 
+def test_a_far_site_that_was_away_learns_of_a_revocation() -> None:
+    ends = PeerSitePair(tunnelled())
+    far = ends.agent("far")
+    ends.carry(ends.core.vouch({"home": credential(1), "far": credential(2)}, ends.now))
+    ends.second()
+    ends.leave(far)
+    ends.carry(ends.core.vouch({"far": credential(2)}, ends.now))
+    ends.second()
+    assert far.tunnels.tunnels[0].keys == (b"\2" * 32, b"\1" * 32), "nobody has told it"
+    ends.join(far)
+    ends.second()
+    assert far.tunnels.tunnels[0].keys == (b"\2" * 32, b"")
+
+
 def test_each_end_gets_the_other_ends_public_key_of_its_tunnel() -> None:
     ends = PeerSitePair(tunnelled())
     home, far = ends.agent("home"), ends.agent("far")

@@ -214,6 +214,18 @@ def test_revoked_agent_is_not_used_and_a_lost_session_is() -> None:
     assert world.relays["tokyo"].order.gateways == (RelayClient("home", b"\2" * 32),)
 
 
+def test_a_relay_that_was_away_learns_of_a_revocation() -> None:
+    world = started()
+    oslo = world.relays["oslo"]
+    world.leave(oslo)
+    world.revoke("home")
+    world.seconds(3)
+    assert oslo.order.gateways == (RelayClient("home", b"\1" * 32),), "nobody has told it"
+    world.join(oslo)
+    world.drain()
+    assert oslo.order.gateways == ()
+
+
 def test_controller_restart_repeats_the_orders_in_force() -> None:
     world = started()
     before = world.home.order, world.relays["oslo"].order
