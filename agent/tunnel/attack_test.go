@@ -52,8 +52,8 @@ func (w *world) stranger(payloads ...[]byte) (answers int) {
 	return answers
 }
 
-// capture returns the payloads of this many encrypted packets that pass the NAT to the far end while traffic flows.
-func (w *world) capture(count int) (found [][]byte) {
+// capture returns the payloads of this many messages of a type that pass the NAT to the far end.
+func (w *world) capture(kind byte, count int) (found [][]byte) {
 	w.t.Helper()
 	w.nat.Do(func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM, unix.ETH_P_ALL<<8) // in network byte order
@@ -69,7 +69,7 @@ func (w *world) capture(count int) (found [][]byte) {
 			}
 			const headers = fourBytes + udpBytes
 			outgoing := from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING
-			if outgoing && n > headers && buffer[0]>>4 == 4 && buffer[9] == unix.IPPROTO_UDP && buffer[headers] == data {
+			if outgoing && n > headers && buffer[0]>>4 == 4 && buffer[9] == unix.IPPROTO_UDP && buffer[headers] == kind {
 				found = append(found, bytes.Clone(buffer[headers:n]))
 			}
 		}
@@ -81,7 +81,7 @@ func (w *world) capture(count int) (found [][]byte) {
 func TestAReplayMovesNothingAndIsNotDelivered(t *testing.T) {
 	w := newWorld(t, false).begin()
 	w.traffic()
-	captured := w.capture(20)
+	captured := w.capture(data, 20)
 	peer := w.away.says().GetPeer()
 	if answers := w.stranger(captured...); answers != 0 {
 		t.Fatalf("%d answers, expected none", answers)
@@ -210,7 +210,7 @@ func TestNothingOfAPacketIsReadableOnTheWay(t *testing.T) {
 		}
 		w.traffic()
 		inner := []byte{10, 99, 0, 1, 10, 99, 0, 2} // the addresses of the traffic
-		for _, each := range w.capture(20) {
+		for _, each := range w.capture(data, 20) {
 			if bytes.Contains(each, inner) {
 				t.Fatalf("%x shows the packet in it", each)
 			}

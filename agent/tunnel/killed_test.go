@@ -21,7 +21,7 @@ import (
 const held = "TUNNEL_TEST_ORDER" // environment variable: run as an agent with this order
 
 // said writes to the test's log.
-type said struct{ t *testing.T }
+type said struct{ t testing.TB }
 
 func (s said) Write(b []byte) (int, error) {
 	s.t.Log(strings.TrimSpace(string(b)))

@@ -57,7 +57,7 @@ func second(one *agentv1.Tunnel, private PrivateKey) *agentv1.Tunnel {
 //	ports ── tun      gateway 10.0.0.2 ── 10.0.0.1 NAT 203.0.113.1 ── 203.0.113.9 far
 //	10.99.0.1         wan                 lan         out             net         tun 10.99.0.2
 type world struct {
-	t                        *testing.T
+	t                        testing.TB
 	gateway, ports, nat, far *lab.Host
 	six                      bool
 	near, away               *site
@@ -91,7 +91,7 @@ func (f *fits) told() int {
 	return f.largest
 }
 
-func newWorld(t *testing.T, six bool) *world {
+func newWorld(t testing.TB, six bool) *world {
 	w := &world{t: t, six: six, gateway: lab.One(t), ports: lab.One(t), nat: lab.One(t), far: lab.One(t)}
 	w.gateway.Run("ip", "link", "add", "wan", "type", "veth", "peer", "name", "lan", "netns", w.nat.Path())
 	w.nat.Run("ip", "link", "add", "out", "type", "veth", "peer", "name", "net", "netns", w.far.Path())

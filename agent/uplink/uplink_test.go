@@ -194,12 +194,18 @@ func TestAnotherUplinkIsUsedIfTheFirstIsSilent(t *testing.T) {
 	w.expect(name, "10.2.0.1") // the name server is asked there, too
 }
 
-func TestAnUplinkMayHaveItsRouteInATableOfItsOwn(t *testing.T) {
-	w := newWorld(t)
-	w.listen("", "controller")
-	w.client.Run("ip", "route", "delete", "default", "dev", "lte")
-	w.blacken("wifi")
-	w.expect(lab.Service, "10.2.0.1")
+func TestAnUplinksRouteIsInTheMainTableOrInItsOwn(t *testing.T) {
+	for name, change := range map[string]string{
+		"main": "ip rule delete from 10.2.0.1 table 102", "its own": "ip route delete default dev lte",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.listen("", "controller")
+			w.client.Run(strings.Fields(change)...)
+			w.blacken("wifi")
+			w.expect(lab.Service, "10.2.0.1")
+		})
+	}
 }
 
 func TestAStrangerAtOneUplinkIsLeft(t *testing.T) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Go benchmarks: elimination and window caps."""
+"""Run Go benchmarks: elimination, window caps, and a tunnel under a flood of handshakes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(output: str) -> Read:
 # A veth's driver runs both in turns (agent/elimination/speed_test.go).
 
 ROUNDS = 12
-PROMISED, AT = 0.5, "64 bytes"
+PROMISED = {"64 bytes": at_least(0.5), "1400 bytes": at_least(0.45)}
 SPEED = "Speed/native/"
 ORDERS = {"pair": "firsts and their copies by turns", "copy": "copies alone, which end"}
 
@@ -52,7 +52,7 @@ def elimination_figures(output: str) -> Iterator[Figure]:
     for name, measured in sorted(read(output).items(), key=lambda each: sizes_of(each[0])):
         length, _, room = name.removeprefix(SPEED).partition("/room ")
         for kind, what in ORDERS.items():
-            promise = at_least(PROMISED) if (kind, length) == ("pair", AT) else None
+            promise = PROMISED[length] if kind == "pair" else None
             head = f"packets of {length}, room for {room}, {what}"
             yield middle(f"{head}: of the pace without a look", measured[f"{kind}:ratio"], "", promise)
             yield middle("  packets a second", measured[f"{kind}:Mpps"], "million")
@@ -95,3 +95,19 @@ def window_figures(output: str) -> Iterator[Figure]:
         for unit, (what, told) in UNITS.items():
             if unit in measured:
                 yield middle(f"{case}: {what}", measured[unit], told, PROMISES.get((name, unit)))
+
+
+# A tunnel whose one end gets handshakes from strangers (agent/tunnel/flood_test.go)
+
+FLOOD, FLOOD_S = "HandshakeFlood/", 10
+
+
+def floods() -> Iterator[Figure]:
+    yield from flood_figures(benchmark("tunnel", FLOOD.removesuffix("/"), FLOOD_S))
+
+
+def flood_figures(output: str) -> Iterator[Figure]:
+    for name, measured in read(output).items():
+        yield middle(f"handshakes: {name.removeprefix(FLOOD)}", measured["sent/s"], "a second")
+        yield middle("  processor time of both ends", measured["core-%"], "% of a core")
+        yield middle("  pings lost in the tunnel", measured["lost-%"], "%", below(1))

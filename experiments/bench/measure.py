@@ -97,6 +97,7 @@ MEASURES: dict[str, Callable[[], Iterable[Figure]]] = {
     "air": shared_air,
     "starvation": starvation,
     "windows": golang.windows,
+    "handshakes": golang.floods,
     "relay": relay,
     "transfer": transfer,
     "smoke": smoke,

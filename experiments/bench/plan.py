@@ -21,6 +21,7 @@ PARTS = (
     "air",
     "starvation",
     "windows",
+    "handshakes",
     "relay",
     "transfer",
 )

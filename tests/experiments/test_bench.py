@@ -51,7 +51,14 @@ def test_elimination_speed_is_judged_by_its_median() -> None:
     small = told["packets of 64 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
     assert (small.value, small.n, small.low, small.high, small.met) == (0.5, 3, 0.45, 0.6, True)
     large = told["packets of 1400 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
-    assert (large.value, large.met) == (0.3, None)
+    assert (large.value, large.met) == (0.3, False)
+
+
+def test_a_flood_may_lose_no_ping() -> None:
+    line = "BenchmarkHandshakeFlood/repeated_10000-2  10  1213 ns/op  56.8 core-%  {} lost-%  9995 sent/s"
+    for lost, met in ((0, True), (1, False)):
+        *_, processor, pings = golang.flood_figures(line.format(lost))
+        assert (processor.value, pings.value, pings.met) == (56.8, lost, met)
 
 
 def round_of(*datagrams: tuple[float, int]) -> Round:
