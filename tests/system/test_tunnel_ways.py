@@ -13,7 +13,7 @@ import pytest
 
 from lab.stage.command import run
 from lab.stage.nodes import Machine
-from lab.traffic.web import sha256, upload, web_server
+from lab.traffic.web import download, sha256, upload, web_server
 from tests.system.evidence import groups, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
 from tests.system.tunnelled import CLIENT, SITES, TunnelLab, tunnelling
@@ -21,11 +21,11 @@ from topologies.natted import narrowed, nat
 from topologies.paper import BRIDGE, SERVER
 from topologies.twin import FAR
 
-NARROW = 1400
+PATHS = (1492, 1400, 1280)  # PPPoE; one that nobody announces; the least of IPv6
 OUTER_BYTES, PADDED_TO = 60, 16  # IPv4, UDP and WireGuard, which pads
 INNER_BYTES = 70  # IPv6, UDP, VXLAN and Ethernet inside it
 TCP_BYTES = 40
-UPLOAD_BYTES = 3_000_000
+FILE_BYTES = 3_000_000
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def tunnelled(place: Path) -> Iterator[TunnelLab]:
         yield both
 
 
-@pytest.fixture
-def narrow(tunnelled: TunnelLab) -> Iterator[int]:
-    """Limit Wi-Fi silently to 1400 bytes, and yield the size inside once both sites have found it."""
-    inside = (NARROW - OUTER_BYTES) // PADDED_TO * PADDED_TO - INNER_BYTES
-    with narrowed(tunnelled.net, "wifi", NARROW):
+@pytest.fixture(params=PATHS)
+def narrow(tunnelled: TunnelLab, request: pytest.FixtureRequest) -> Iterator[int]:
+    """Limit Wi-Fi silently, and yield the size inside once both sites have found it."""
+    inside = (request.param - OUTER_BYTES) // PADDED_TO * PADDED_TO - INNER_BYTES
+    with narrowed(tunnelled.net, "wifi", request.param):
         for site in SITES:
             until(lambda site=site: tunnelled.largest(site) == inside, f"{site} has found out")
         yield inside
@@ -63,14 +63,18 @@ def first_syn(machine: Machine) -> Iterator[list[str]]:
 def test_senders_learn_the_mtu_of_a_narrow_path(tunnelled: TunnelLab, narrow: int, tmp_path: Path) -> None:
     client, server = tunnelled.net.machine("client"), tunnelled.net.machine("server")
     words = ("ping", "-M", "do", "-s", "1450", "-c", "2", "-i", "0.2", "-W", "1", "-I", CLIENT, SERVER)
+    client.run("ip", "route", "flush", "cache")
     said = client.run(*words, check=False).stdout
     assert re.search(rf"Frag needed and DF set \(mtu = {narrow}\)", said), said
     client.run("ip", "route", "flush", "cache")  # so that it starts with 1500 again
     file = tmp_path / "content"
-    file.write_bytes(bytes(range(256)) * (UPLOAD_BYTES // 256))
-    with web_server(server, SERVER, mptcp=False) as web, first_syn(server) as syn:
-        upload(client, file, web.url("up"), timeout_s=60)
+    file.write_bytes(bytes(range(256)) * (FILE_BYTES // 256))
+    with web_server(server, SERVER, mptcp=False) as web:
+        with first_syn(server) as syn:
+            upload(client, file, web.url("up"), timeout_s=60)
         assert sha256(web.file("up")) == sha256(file)
+        offered = web.offer("down", FILE_BYTES)
+        assert download(client, offered.url, timeout_s=60, mptcp=False).sha256 == offered.sha256
     assert re.findall(r"mss (\d+)", syn[0]) == [str(narrow - TCP_BYTES)]
 
 
