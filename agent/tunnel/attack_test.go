@@ -270,6 +270,21 @@ func TestAFloodOfHandshakesStopsNoPacket(t *testing.T) {
 	}
 }
 
+// WireGuard negotiates new keys after 120 s.
+func TestTimedKeysChangeEveryTwoMinutesWithoutLoss(t *testing.T) {
+	w := newWorld(t, false).begin()
+	session := func() []byte { return w.capture(data, 1)[0][4:8] } // the receiver's number of the keys
+	pings := w.losing(130 * time.Second)
+	before := session()
+	if lost := <-pings; lost != 0 {
+		t.Errorf("%g %% of 6,500 pings are lost", lost)
+	}
+	w.losing(5 * time.Second)
+	if bytes.Equal(session(), before) {
+		t.Error("the keys are the same after 130 s")
+	}
+}
+
 // A host that joined again has other keys, and the one that was revoked has the old ones.
 func TestTheKeysOfARevokedHostOpenNothing(t *testing.T) {
 	w := newWorld(t, false).begin()

@@ -5,9 +5,7 @@ package tunnel
 import (
 	"bytes"
 	"net"
-	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -74,28 +72,6 @@ func (w *world) flood(b *testing.B, message []byte, rate int, until time.Time) (
 		return nil
 	})
 	return sent, used
-}
-
-// losing sends 50 pings a second through the tunnel, and yields which share is not answered, in percent.
-func (w *world) losing(lasting time.Duration) <-chan float64 {
-	lost := make(chan float64, 1)
-	go func() {
-		count := strconv.Itoa(int(50 * lasting.Seconds()))
-		var said string
-		w.ports.Try(func() error {
-			out, _ := exec.Command("ping", "-q", "-i", "0.02", "-c", count, "-W", "2", "10.99.0.2").Output()
-			said = string(out)
-			return nil
-		})
-		_, after, _ := strings.Cut(said, "received, ")
-		share, _, _ := strings.Cut(after, "%")
-		percent, err := strconv.ParseFloat(share, 64)
-		if err != nil {
-			percent = 100
-		}
-		lost <- percent
-	}()
-	return lost
 }
 
 func processorTime(b *testing.B, who int) time.Duration {

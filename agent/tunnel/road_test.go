@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -260,6 +261,28 @@ func (w *world) traffic() {
 		cancel()
 		<-ended
 	})
+}
+
+// losing sends 50 pings a second through the tunnel, and yields which share is not answered, in percent.
+func (w *world) losing(lasting time.Duration) <-chan float64 {
+	lost := make(chan float64, 1)
+	go func() {
+		count := strconv.Itoa(int(50 * lasting.Seconds()))
+		var said string
+		w.ports.Try(func() error {
+			out, _ := exec.Command("ping", "-q", "-i", "0.02", "-c", count, "-W", "2", "10.99.0.2").Output()
+			said = string(out)
+			return nil
+		})
+		_, after, _ := strings.Cut(said, "received, ")
+		share, _, _ := strings.Cut(after, "%")
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil {
+			percent = 100
+		}
+		lost <- percent
+	}()
+	return lost
 }
 
 // forget empties the NAT's table.
