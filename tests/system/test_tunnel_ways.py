@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If a tunnel's path shrinks or dies, senders learn its MTU, and no packet is lost."""
+"""If a tunnel's path shrinks or dies, senders learn its MTU, and no packet is lost. If its peer is revoked, it ends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 from lab.stage.command import run
 from lab.stage.nodes import Machine
 from lab.traffic.web import download, sha256, upload, web_server
-from tests.system.evidence import groups, until
+from tests.system.evidence import groups, reaches, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
+from tests.system.test_tunnels import gone
 from tests.system.tunnelled import CLIENT, SITES, TunnelLab, tunnelling
 from topologies.natted import narrowed, nat
 from topologies.paper import BRIDGE, SERVER
@@ -101,3 +102,17 @@ def test_a_dead_tunnel_is_an_alarm_and_left_without_loss(tunnelled: TunnelLab) -
 
 def outputs_to(bridge: str, port: str) -> bool:
     return any(f'output:"{port}"' in group for group in groups(bridge))
+
+
+def test_a_far_site_that_was_away_learns_of_a_revocation(tunnelled: TunnelLab) -> None:
+    """This must be the last test: home does not return, like a thief who keeps its keys."""
+    client = tunnelled.net.machine("client")
+    for link in ("mg-home", "mg-far"):  # to the controller
+        run("ip", "link", "set", link, "down")
+    for site in SITES:
+        until(lambda site=site: gone(tunnelled, site), "it is known to be gone")
+    tunnelled.controller.client.revoke("home")
+    assert reaches(client, CLIENT, SERVER), "nobody has told them"
+    run("ip", "link", "set", "mg-far", "up")
+    until(lambda: not gone(tunnelled, "far"), "it is back")
+    until(lambda: not reaches(client, CLIENT, SERVER), "home's packets are refused")

@@ -156,17 +156,3 @@ def test_tunnels_work_again_after_an_agent_restarts(tunnelled: TunnelLab) -> Non
         outer.since()
         assert pinged(tunnelled, CLIENT) == (PINGS, 0)
         outer.await_count(2 * PINGS, "un", "udp")  # over both tunnels
-
-
-def test_a_far_site_that_was_away_learns_of_a_revocation(tunnelled: TunnelLab) -> None:
-    """This must be the last test: home does not return, like a thief who keeps its keys."""
-    client = tunnelled.net.machine("client")
-    for link in ("mg-home", "mg-far"):  # to the controller
-        run("ip", "link", "set", link, "down")
-    for site in SITES:
-        until(lambda site=site: gone(tunnelled, site), "it is known to be gone")
-    tunnelled.controller.client.revoke("home")
-    assert reaches(client, CLIENT, SERVER), "nobody has told them"
-    run("ip", "link", "set", "mg-far", "up")
-    until(lambda: not gone(tunnelled, "far"), "it is back")
-    until(lambda: not reaches(client, CLIENT, SERVER), "home's packets are refused")
