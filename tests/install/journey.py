@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.install import device
 from tests.install.machines import Machine
-from tests.install.network import FIBRE, FIRST_HOST, SECOND_HOST, Network, carried
+from tests.install.network import FIBRE, FIRST_HOST, LTE, SECOND_HOST, Network, carried
 from tests.install.page import FAR, HOME, INVITATION, Typed, printed, typed
 from tests.setup.place import TREE
 from tests.system.evidence import until
@@ -152,6 +152,12 @@ def _renewed(host: int) -> Callable[[Journey], None]:
     return renew
 
 
+def _black_fibre(journey: Journey) -> None:
+    """Drop all on fibre until the controller has a session with home over LTE."""
+    with FIBRE.black():
+        journey.far.run(f"until bicast agents | grep -q {LTE.outside}; do sleep 1; done")
+
+
 def _systemctl(machine: str, words: str) -> Event:
     return Event(f"{machine}: systemctl {words}", lambda journey: journey.machines[machine].run(f"systemctl {words}"))
 
@@ -159,6 +165,7 @@ def _systemctl(machine: str, words: str) -> Event:
 EVENTS = (
     Event("home: fibre has a new address", _renewed(SECOND_HOST)),
     Event("home: fibre has its first address again", _renewed(FIRST_HOST)),
+    Event("fibre is black until home's agent has reached the controller over LTE", _black_fibre),
     _systemctl(FAR, "restart bicast"),
     _systemctl(FAR, "restart bicast-bridge"),
     _systemctl(FAR, "restart bicast-agent@gateway"),

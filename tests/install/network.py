@@ -20,9 +20,16 @@ from typing import Any
 WEB = "1.1.1.1"
 FAR_ADDRESS, FAR_GATEWAY = "203.0.113.9", "203.0.113.1"
 SEGMENTS = {"home-fibre": "fibre", "home-lte": "lte", "home-lan": "lan", "far-public": "public"}
-# A router knows packets in a tunnel by their length. VXLAN adds 50 bytes: IP, UDP, VXLAN and Ethernet.
 PING_BYTES, CALL_BYTES = 500, 172
-LENGTHS = {"ping": 20 + 8 + PING_BYTES + 50, "call": 20 + 8 + CALL_BYTES + 50}
+
+
+def _in_tunnel(payload: int) -> int:
+    """Return the length of a tunnel's packet with a UDP or ICMP payload. A router knows an encrypted one by that."""
+    inner = 20 + 8 + payload + 14 + 8 + 8 + 40  # Ethernet, VXLAN, UDP, IPv6
+    return -(-inner // 16) * 16 + 32 + 8 + 20  # WireGuard, which pads, UDP, IPv4
+
+
+LENGTHS = {"ping": _in_tunnel(PING_BYTES), "call": _in_tunnel(CALL_BYTES)}
 
 
 def shell(line: str) -> str:
@@ -84,6 +91,16 @@ class Router:
             *("--log-dhcp", f"--dhcp-leasefile={place / self.name}.{host}.leases", "--user=root"),
         ]
         return subprocess.Popen(words, stdin=subprocess.DEVNULL)
+
+    @contextmanager
+    def black(self) -> Iterator[None]:
+        """Drop all packets in both directions during the block. The links stay up."""
+        inside = f"ip netns exec {self.inside} nft"
+        shell(f"{inside} 'table ip black {{ chain pass {{ type filter hook forward priority 0; policy drop; }}; }}'")
+        try:
+            yield
+        finally:
+            shell(f"{inside} delete table ip black")
 
     def carried(self) -> Counter[str]:
         """Return the pings and the call's datagrams that the tunnel through this router carried, up and down."""
