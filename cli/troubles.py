@@ -67,7 +67,7 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
     for silent in copies["silent"] if copies is not None else ():
         yield f"{name}: {silent['uplink']}: {silent['reason']}; copies over it give no protection now"
     for one in copies["unidentified"] if copies is not None else ():
-        yield f"{name}: {one['uplink']}: {one['reason']}; `./bicast bridge` turns off merging below tunnels"
+        yield f"{name}: {one['uplink']}: {one['reason']}; `ethtool -k DEVICE` shows whether its port merges"
     for uplink in gateway["uplinks"]:
         if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
             yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['reason']}"

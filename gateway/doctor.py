@@ -49,7 +49,6 @@ CHECKS: tuple[Check, ...] = (
     tunnels.apart,
     tunnels.routes,
     tunnels.rp_filter,
-    tunnels.merging,
     tunnels.taken,
     relaying.kernel,
     control.listeners,

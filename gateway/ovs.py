@@ -14,7 +14,6 @@ from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 # external_ids of bicast's rows
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
-UNDERLAY = "bicast-underlay"
 SYSCTLS = "bicast-sysctls"
 ADDRESSES = "bicast-addresses"
 
@@ -40,7 +39,6 @@ class SeenPort:
     requested: int | None
     error: str
     offloads_taken: tuple[str, ...]  # turned off by bicast
-    underlay_taken: tuple[str, ...]  # a tunnel's outer device, and offloads turned off there
     sysctls_taken: tuple[str, ...]  # set by bicast for the host's end, each with its value before
     addresses_given: tuple[str, ...]  # of a LAN's device, set by bicast
 
@@ -176,7 +174,6 @@ def _port(row: Row) -> SeenPort:
         requested=_number(row["ofport_request"]),
         error=_text(row["error"]),
         offloads_taken=tuple(_map(row["external_ids"]).get(OFFLOADS, "").split()),
-        underlay_taken=tuple(_map(row["external_ids"]).get(UNDERLAY, "").split()),
         sysctls_taken=tuple(_map(row["external_ids"]).get(SYSCTLS, "").split()),
         addresses_given=tuple(_map(row["external_ids"]).get(ADDRESSES, "").split()),
     )

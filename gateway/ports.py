@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The required state of a bridge's ports and of its tunnels' outer devices.
+"""The required state of a bridge's ports.
 
 The site's agent (`bicast-agent run --role gateway`) creates the ports of tunnels and relaying; OVS adds a listed device
-when it appears. A tunnel's outer device must not merge packets: a merged tunnel packet exceeds the port's MTU, and
-cannot be recognized.
+when it appears.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from collections.abc import Collection, Iterable, Iterator
 from controller.model.config import Datapath, Site
 from gateway.host import ovs_vsctl
 from gateway.links import Link, Offloads
-from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort
+from gateway.ovs import OFFLOADS, SeenBridge, SeenPort
 from gateway.step import HostState, Step
 
 UNMADE = "requested, but Open vSwitch could not create it"
 HIGHEST = 0xFEFF  # OpenFlow or OVS reserve higher numbers
-MERGING = ("gro", "lro", "rx-gro-hw")
 
 
 def tunnels_of(site: Site) -> tuple[str, ...]:
@@ -42,9 +40,9 @@ def underlays_of(site: Site) -> dict[str, str]:
 
 
 def read_by_us(site: Site) -> set[str]:
-    """Return offloads to turn off: all at ports of a userspace datapath, merging ones at outer devices."""
+    """Return the ports whose offloads are turned off: those of a userspace datapath."""
     ports = site.ports if site.datapath is Datapath.NETDEV else ()
-    return {*ports, *underlays_of(site)} - set(made_by_agent(site))
+    return set(ports) - set(made_by_agent(site))
 
 
 def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
@@ -65,10 +63,6 @@ def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[St
             yield Step(f"{name} link", "up" if link.up else "down", "up", up)
         if site.datapath is Datapath.NETDEV:
             yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
-    for device, name in underlays_of(site).items():
-        port = bridge.port(name) if bridge else None
-        if device in seen.links:
-            yield _merging_off(device, name, seen.offloads[device], port.underlay_taken if port else ())
 
 
 def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link | None, there: bool) -> Step:
@@ -121,22 +115,5 @@ def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
         (
             ovs_vsctl("set", "Interface", name, f'external_ids:{OFFLOADS}="{remembered}"'),
             ("ethtool", "-K", name, *(word for feature in have.on for word in (feature, "off"))),
-        ),
-    )
-
-
-def _merging_off(device: str, port: str, have: Offloads, taken: tuple[str, ...]) -> Step:
-    """Return the step. The tunnel's port records it, because the device itself is no port of the bridge."""
-    on = tuple(feature for feature in have.on if feature in MERGING)
-    if not on:
-        return Step(f"{device} merging", "off", "off")
-    remembered = " ".join((device, *sorted({*taken[1:], *on} if taken[:1] == (device,) else on)))
-    return Step(
-        f"{device} merging",
-        " ".join(on),
-        "off",
-        (
-            ovs_vsctl("set", "Interface", port, f'external_ids:{UNDERLAY}="{remembered}"'),
-            ("ethtool", "-K", device, *(word for feature in on for word in (feature, "off"))),
         ),
     )

@@ -26,10 +26,6 @@ def removal(site: Site, seen: HostState, going: Set[str]) -> BridgePlan:
         if port.offloads_taken and port.name not in made_by_us(site):
             command = ("ethtool", "-K", port.name, *(word for each in port.offloads_taken for word in (each, "on")))
             steps.append(Step(f"{port.name} offloads", "off", " ".join(port.offloads_taken), (command,)))
-        if port.underlay_taken:
-            device, *taken = port.underlay_taken
-            command = ("ethtool", "-K", device, *(word for each in taken for word in (each, "on")))
-            steps.append(Step(f"{device} merging", "off", " ".join(taken), (command,)))
     if ovs.tls and ovs.tls.made and not any(other.made for other in ovs.bridges if other.name not in going):
         steps.append(Step("switch TLS", ovs.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
     return BridgePlan(site.name, tuple(steps))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.finding import Finding, State, judged
-from gateway.ports import MERGING, made_by_agent
+from gateway.ports import made_by_agent
 from gateway.scene import CheckContext
 
 
@@ -43,12 +43,10 @@ def mtu(context: CheckContext) -> Iterator[Finding]:
 
 def stuck_offloads(context: CheckContext) -> Iterator[Finding]:
     for name, offloads in context.seen.offloads.items():
-        stuck = [each for each in offloads.stuck if name in context.ports or each in MERGING]
         yield judged(
             f"{name} fixed offloads",
-            not stuck,
-            " ".join(stuck) or "none",
-            "none that the driver keeps on: with `datapath: system` the kernel handles them at its "
-            "ports, and no tunnel should use a device that merges received packets",
+            not offloads.stuck,
+            " ".join(offloads.stuck) or "none",
+            "none that the driver keeps on; with `datapath: system` the kernel handles them",
             else_=State.WARNING,
         )

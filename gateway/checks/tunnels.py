@@ -14,12 +14,11 @@ from typing import Any
 
 from controller.model.config import Site
 from controller.model.uplink import Tunnel, Uplink
-from gateway import links
 from gateway.checks.kernel import KERNEL, able
 from gateway.checks.sysctls import STRICT, effective_rp_filter
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
-from gateway.ports import MERGING, underlays_of
+from gateway.ports import underlays_of
 from gateway.scene import CheckContext
 
 ELSEWHERE = "in another network namespace, like the agent"
@@ -122,33 +121,6 @@ def rp_filter(context: CheckContext) -> Iterator[Finding]:
             "another device"
         )
         yield judged(f"rp_filter {device}", value != STRICT, value, expected, line, else_=State.BAD)
-
-
-def merging(context: CheckContext) -> Iterator[Finding]:
-    """Check merging (GRO) without `device`; otherwise `bridge` turns it off."""
-    for site in context.sites:
-        nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
-        if not nowhere:
-            continue
-        merges = {name: [each for each in links.offloads(name).on if each in MERGING] for name in _ways_in(context)}
-        on = {name: features for name, features in merges.items() if features}
-        names = " and ".join(uplink.port for uplink in nowhere)
-        yield judged(
-            f"{site.name} merging",
-            not on,
-            f"on at {', '.join(on)}" if on else "off",
-            f"off where {names} arrive: merged packets are too long for a userspace datapath, and their copies cannot "
-            "be identified; with `device: NAME` in their uplinks, `bridge` turns it off and restores it at the end",
-            " && ".join(
-                f"ethtool -K {name} {' '.join(f'{each} off' for each in each_on)}" for name, each_on in on.items()
-            )
-            or None,
-            else_=State.WARNING,
-        )
-
-
-def _ways_in(context: CheckContext) -> list[str]:
-    return [name for name, link in context.links.items() if link.default_routes and name not in context.ports]
 
 
 def taken(context: CheckContext) -> Iterator[Finding]:

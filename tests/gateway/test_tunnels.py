@@ -13,7 +13,6 @@ import pytest
 
 from cli.__main__ import main
 from controller.edges.config.load import load
-from gateway import links
 from gateway.checks import switch, tunnels
 from gateway.doctor import Check
 from gateway.finding import Finding, State
@@ -59,7 +58,6 @@ SOON_S = 60.0
 DEFECTS = {
     "l0 underlay": "ip link set l0 down",
     "rp_filter w0": "sysctl -w net.ipv4.conf.w0.rp_filter=1",
-    "w0 merging": "ethtool -K w0 gro on",
 }
 
 
@@ -76,9 +74,9 @@ def written(tmp_path: Path, wifi: str) -> str:
 
 @pytest.fixture
 def host(ports: None) -> None:
-    """Make w0 and l0 uplinks like those that DHCP configures. Both merge received packets."""
+    """Make w0 and l0 uplinks like those that DHCP configures."""
     for number, name in enumerate(("w0", "l0"), 1):
-        shell(f"ip address add 192.168.3{number}.2/24 dev {name} && ip link set {name} up && ethtool -K {name} gro on")
+        shell(f"ip address add 192.168.3{number}.2/24 dev {name} && ip link set {name} up")
         shell(f"ip route add default via 192.168.3{number}.1 dev {name} metric {number}00")
     shell("sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.w0.rp_filter=0 net.ipv4.conf.l0.rp_filter=0")
 
@@ -91,7 +89,7 @@ def prepare(file: str, capsys: Captured, *words: str) -> str:
 def findings(file: str, *checks: Check) -> dict[str, Finding]:
     config = load(file)
     scene = CheckContext(file, config, (config.sites[0],))
-    every = (tunnels.underlays, tunnels.apart, tunnels.routes, tunnels.rp_filter, tunnels.merging, tunnels.taken)
+    every = (tunnels.underlays, tunnels.apart, tunnels.routes, tunnels.rp_filter, tunnels.taken)
     return {finding.name: finding for check in checks or every for finding in check(scene)}
 
 
@@ -114,22 +112,6 @@ def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: Captured
     assert "tn-l" not in re.sub(r"right .*", "", told)
     assert "nothing to change" in told
     assert set(findings(file, switch.interfaces)) == {"tn-w tunnel"}
-
-
-@pytest.mark.usefixtures("ovs")
-def test_only_receive_merging_is_off_under_a_tunnel(file: str, capsys: Captured) -> None:
-    before = {name: set(links.offloads(name).on) for name in ("w0", "l0")}
-    assert all("gro" in on for on in before.values())
-    prepare(file, capsys)
-    assert {name: set(links.offloads(name).on) for name in before} == {
-        name: on - {"gro", "lro"} for name, on in before.items()
-    }
-    prepare(file, capsys, "--remove")
-    assert {name: set(links.offloads(name).on) for name in before} == before
-    place = Path(file)
-    place.write_text(place.read_text().replace("datapath: netdev", "datapath: system"))
-    planned = prepare(file, capsys, "--dry-run")  # this kernel lacks that datapath
-    assert re.findall(r"^ethtool .*", planned, re.MULTILINE) == [f"ethtool -K {name} gro off" for name in ("l0", "w0")]
 
 
 @pytest.mark.usefixtures("ovs")
@@ -161,13 +143,12 @@ def receives_from_c0() -> bool:
 @pytest.mark.usefixtures("ovs")
 def test_each_suggested_fix_works(file: str, capsys: Captured, name: str) -> None:
     prepare(file, capsys)
-    checks = (switch.prepared,) if name == "w0 merging" else ()
     shell(DEFECTS[name])
-    found = findings(file, *checks)[name]
+    found = findings(file)[name]
     assert found.state is State.BAD
     assert found.mend is not None
-    shell(found.mend if checks == () else f"{found.mend} --site home")
-    after = findings(file, *checks)
+    shell(found.mend)
+    after = findings(file)
     assert name not in after or after[name].state is State.OK
 
 
@@ -178,17 +159,6 @@ def test_a_tunnel_device_needs_its_own_route(file: str) -> None:
     assert missed["tn-l route"].state is State.BAD
     assert "ip route add default via ITS-ROUTER dev l0" in missed["tn-l route"].expected
     assert missed["tn-w route"].state is State.OK
-
-
-def test_a_tunnel_without_a_device_gets_a_suggestion(tmp_path: Path) -> None:
-    found = findings(written(tmp_path, ""), tunnels.merging)["home merging"]
-    assert found.state is State.WARNING and found.mend is not None
-    shell(found.mend)
-    assert findings(written(tmp_path, ""), tunnels.merging)["home merging"].state is State.OK
-    file = Path(written(tmp_path, ""))
-    file.write_text(file.read_text().replace("datapath: netdev", "datapath: system"))
-    shell("ethtool -K w0 gro on")
-    assert findings(str(file), tunnels.merging)["home merging"].state is State.WARNING
 
 
 @pytest.mark.usefixtures("ovs")
