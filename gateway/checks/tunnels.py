@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from gateway.scene import CheckContext
 ELSEWHERE = "in another network namespace, like the agent"
 AGENT = "bicast-agent"
 TUN = Path("/dev/net/tun")
+IPV6_SOCKET = "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)"
 
 
 def tunnels(context: CheckContext) -> Iterator[tuple[Site, Uplink, Tunnel]]:
@@ -38,6 +40,9 @@ def kernel(context: CheckContext) -> Iterator[Finding]:
         return
     can = able("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "890")
     yield judged("kernel VXLAN", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
+    has = able(sys.executable, "-c", IPV6_SOCKET)
+    expected = "yes, inside tunnels, also where no network has it: take ipv6.disable=1 off the kernel's command line"
+    yield judged("kernel IPv6", has, "yes" if has else "no", expected, else_=State.BAD)
     if able("ip", "link", "add", "type", "wireguard"):
         yield Finding("kernel WireGuard", State.OK, "yes", "for tunnels")
     else:

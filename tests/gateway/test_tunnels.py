@@ -152,6 +152,12 @@ def test_each_suggested_fix_works(file: str, capsys: Captured, name: str) -> Non
     assert name not in after or after[name].state is State.OK
 
 
+def test_a_kernel_without_ipv6_is_bad(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert findings(file, tunnels.kernel)["kernel IPv6"].state is State.OK
+    monkeypatch.setattr(tunnels, "IPV6_SOCKET", tunnels.IPV6_SOCKET.replace("socket.AF_INET6", "-2"))
+    assert findings(file, tunnels.kernel)["kernel IPv6"].state is State.BAD
+
+
 def test_a_tunnel_device_needs_its_own_route(file: str) -> None:
     assert findings(file, tunnels.routes)["tn-l route"].state is State.OK
     shell("ip route del default dev l0")
