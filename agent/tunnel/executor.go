@@ -228,7 +228,9 @@ func (e *Executor) tend() {
 	for _, t := range e.tunnels {
 		t.tend()
 	}
-	e.lead(e.alive())
+	if up := e.alive(); up || !e.young() {
+		e.lead(up)
+	}
 	e.follow()
 	largest := e.largest()
 	if largest == 0 {
@@ -249,6 +251,16 @@ func (e *Executor) alive() bool {
 		}
 	}
 	return false
+}
+
+// young reports whether no tunnel is old enough to be dead. After a restart a LAN stays where the last agent led it.
+func (e *Executor) young() bool {
+	for _, t := range e.tunnels {
+		if t.host.now()-t.begun > deadAfter {
+			return false
+		}
+	}
+	return true
 }
 
 // lead leads the host's LANs to the bridge. The host ignores routes over the peer of a port that is down, and its own

@@ -81,14 +81,24 @@ func TestNextAgentTakesOverAKilledAgentsTunnels(t *testing.T) {
 	near, away := w.orders()
 	other := proto.Clone(away.Tunnels[0]).(*agentv1.Tunnel)
 	other.Name, other.Port, other.Vni, other.UdpPort = "old", "gone", testVNI+1, udpPort+1
-	agent := w.agent(w.far, &agentv1.Tunnels{Tunnels: append([]*agentv1.Tunnel{other}, away.Tunnels...)})
+	w.far.Run("ip", "link", "add", "ve0", "type", "veth", "peer", "name", "ve0-h")
+	w.far.Run("ip", "link", "set", "ve0-h", "up")
+	led := func() bool {
+		return strings.Contains(w.far.Run("ip", "-brief", "link", "show", "dev", "ve0-h"), "LOWER_UP")
+	}
+	away.LanPorts = []string{"ve0"}
+	agent := w.agent(w.far, &agentv1.Tunnels{Tunnels: append([]*agentv1.Tunnel{other}, away.Tunnels...), LanPorts: away.LanPorts})
 	w.near = w.site(w.gateway, w.ports, near)
 	w.await("the near end hears the other", func() bool { return w.near.says().GetReason() == "" })
 	w.address()
 	w.await("packets go through", func() bool { return w.ping(100) })
+	w.await("the LAN is led to the bridge", led)
 	w.kill(agent)
 	mac := w.farMAC()
 	w.away = w.site(w.far, w.far, away)
+	if !led() {
+		t.Fatal("the next agent moved the LAN before it knew the tunnels")
+	}
 	w.await("packets go through again", func() bool { return w.ping(100) })
 	if now := w.farMAC(); now != mac {
 		t.Fatalf("%s, expected the same device, %s", now, mac)

@@ -25,6 +25,7 @@ type tunnel struct {
 	parts sync.WaitGroup
 	ctx   context.Context // of the goroutines
 	stop  context.CancelFunc
+	begun time.Duration
 
 	mutex    sync.Mutex
 	end      *End
@@ -59,7 +60,8 @@ func begin(order *agentv1.Tunnel, host *environment, log *slog.Logger) *tunnel {
 	t := &tunnel{order: order, host: host, wake: make(chan struct{}, 1), log: log.With("tunnel", order.GetName())}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.end = NewEnd(t.starts(), host.searchEvery)
-	t.peer, t.forgot, t.patience = t.remote(), host.now(), beginAfter
+	t.begun = host.now()
+	t.peer, t.forgot, t.patience = t.remote(), t.begun, beginAfter
 	return t
 }
 
