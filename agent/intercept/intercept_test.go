@@ -372,6 +372,7 @@ func TestTheHostAnswersTerminalsAfterTheAgentIsKilled(t *testing.T) {
 func TestTakeRestoresTheHostAtItsEnd(t *testing.T) {
 	h := newHouse(t)
 	h.gateway.Sysctl("mptcp/blackhole_timeout", "60")
+	h.gateway.Run("ip", "link", "add", "ve-home-h", "address", hostMAC, "type", "veth", "peer", "ve-home") // of `bicast bridge`
 	state := func() string {
 		return h.gateway.Run("ip", "rule") + h.gateway.Run("ip", "-6", "rule") + h.gateway.Run("ip", "route", "show", "table", "all") +
 			h.gateway.Run("ip", "-6", "route", "show", "table", "all") + h.gateway.Run("nft", "list", "ruleset") +

@@ -18,9 +18,12 @@ import (
 // link is a veth device, as `ip -json` describes it.
 type link struct {
 	Name  string   `json:"ifname"`
-	MAC   string   `json:"address"`
+	Group string   `json:"group"`
 	Flags []string `json:"flags"`
 }
+
+// pairGroup is the group of the host ends of our pairs. `bicast bridge` makes pairs for LANs with like names.
+const pairGroup = "25193"
 
 type linkList []link
 
@@ -50,14 +53,14 @@ func (l linkList) removeAllBut(ends []string) error {
 	return nil
 }
 
-func (l link) ours() bool { return l.MAC == hostMAC && strings.HasSuffix(l.Name, Host("")) }
+func (l link) ours() bool { return l.Group == pairGroup }
 
 // pair creates a pair, unless a killed agent or the previous order has left it. Towards terminals ARP is off.
 func (l linkList) pair(port string, terminals bool) (made bool, err error) {
 	host := Host(port)
 	at := slices.IndexFunc(l, func(one link) bool { return one.Name == host })
 	if at < 0 || !l[at].ours() {
-		err := ip("link", "add", "name", host, "address", hostMAC, "type", "veth", "peer", "name", port)
+		err := ip("link", "add", "name", host, "address", hostMAC, "group", pairGroup, "type", "veth", "peer", "name", port)
 		if err != nil {
 			return false, fmt.Errorf("%w: expected no device %s or %s except the pair made here", err, port, host)
 		}
