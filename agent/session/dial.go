@@ -5,7 +5,6 @@ package session
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -51,10 +50,7 @@ func Dialer(directory string) func(context.Context) (Wire, error) {
 			KeepAlive: net.KeepAliveConfig{Enable: true, Idle: idleBeforeProbe, Interval: peerTimeout, Count: 1},
 			Control:   limitUnacknowledged,
 			Proven:    uplink.Proven(filepath.Join(directory, addressesFile)),
-			Greet: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
-				conn := tls.Client(plain, identity.Mutual())
-				return conn, conn.HandshakeContext(ctx)
-			},
+			Greet:     uplink.TLS(identity.Mutual()),
 		}
 		conn, err := dialer.Dial(ctx, identity.Session)
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -22,11 +22,7 @@ const connectWithin = 20 * time.Second
 func connect(ctx context.Context, address string, pin Pin) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
-	dialer := uplink.Dialer{Greet: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
-		conn := tls.Client(plain, pinned(pin))
-		return conn, conn.HandshakeContext(ctx)
-	}}
-	conn, err := dialer.Dial(ctx, address)
+	conn, err := uplink.Dialer{Greet: uplink.TLS(pinned(pin))}.Dial(ctx, address)
 	if errors.As(err, &uplink.Unanswered{}) {
 		return nil, fmt.Errorf("nobody answers at %s (%w): check that the controller runs, and that controller.agents.join of its "+
 			"gateway.yaml is an address that this host can reach", address, rootCause(err))

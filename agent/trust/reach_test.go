@@ -54,7 +54,8 @@ func TestJoinErrorsNameThePeerAndTheRemedy(t *testing.T) {
 		address string
 		says    []string
 	}{
-		"nobody": {nobody, []string{"nobody answers at " + nobody + " (connection refused)", "check that the controller runs"}},
+		"nobody":  {nobody, []string{"nobody answers at " + nobody + " (connection refused)", "check that the controller runs"}},
+		"no port": {"127.0.0.1:abc", []string{`nobody answers at 127.0.0.1:abc (invalid port "abc"`}},
 		"no TLS": {stranger(t, func(conn net.Conn) {
 			io.ReadFull(conn, make([]byte, 1))
 			io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"bicast/internal/regularfile"
@@ -129,7 +128,7 @@ func (w way) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialer := net.Dialer{}
 		if server, err := netip.ParseAddrPort(address); err == nil && !server.Addr().IsLoopback() {
-			dialer.Control = func(_, _ string, socket syscall.RawConn) error { return w.bind(socket) }
+			dialer.Control = w.bind
 		}
 		return dialer.DialContext(ctx, network, address)
 	}}

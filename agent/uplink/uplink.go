@@ -5,6 +5,7 @@ package uplink
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -19,10 +20,21 @@ const staggered = 500 * time.Millisecond
 
 // Dialer connects to one host. It tries the kernel's own choice of an uplink first, and then the other uplinks.
 type Dialer struct {
-	Greet     func(context.Context, net.Conn) (net.Conn, error) // proves that a connection leads to the host
+	Greet     Greet
 	Control   func(network, address string, socket syscall.RawConn) error
 	KeepAlive net.KeepAliveConfig
 	Proven    Proven // addresses at which the host was found before
+}
+
+// Greet proves that a connection leads to the host.
+type Greet func(context.Context, net.Conn) (net.Conn, error)
+
+// TLS greets with a handshake, whose configuration verifies the host.
+func TLS(config *tls.Config) Greet {
+	return func(ctx context.Context, plain net.Conn) (net.Conn, error) {
+		conn := tls.Client(plain, config)
+		return conn, conn.HandshakeContext(ctx)
+	}
 }
 
 // Unanswered means that no connection came about.
@@ -34,11 +46,11 @@ func (u Unanswered) Unwrap() error { return u.error }
 func (d Dialer) Dial(ctx context.Context, address string) (net.Conn, error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("invalid address %q, expected HOST:PORT", address)
+		return nil, Unanswered{fmt.Errorf("invalid address %q, expected HOST:PORT", address)}
 	}
 	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("invalid port %q in %s", service, address)
+		return nil, Unanswered{fmt.Errorf("invalid port %q in %s", service, address)}
 	}
 	uplinks := devices()
 	addresses, err := d.addresses(ctx, host, uplinks)
@@ -73,7 +85,7 @@ func (d Dialer) try(ctx context.Context, a attempt) (net.Conn, error) {
 				return err
 			}
 		}
-		return a.by.bind(socket)
+		return a.by.bind(network, address, socket)
 	}}
 	if a.by.source.IsValid() {
 		dialer.LocalAddr = &net.TCPAddr{IP: a.by.source.AsSlice()}

@@ -95,7 +95,7 @@ func reply(query []byte, address netip.Addr) []byte {
 // listen answers connections that come over a device with a greeting.
 func (w *world) listen(device, greeting string) {
 	w.server.Do(func() error {
-		config := net.ListenConfig{Control: func(_, _ string, socket syscall.RawConn) error { return way{device: device}.bind(socket) }}
+		config := net.ListenConfig{Control: way{device: device}.bind}
 		listener, err := config.Listen(context.Background(), "tcp4", lab.Service+":"+port)
 		if err != nil {
 			return err
@@ -126,15 +126,14 @@ func (w *world) dial(host string) (string, string) {
 	w.t.Helper()
 	var out []byte
 	w.client.Do(func() (err error) {
-		command := exec.Command("/proc/self/exe", "-test.run=^TestDialOnTheClient$")
+		command := exec.Command("/proc/self/exe")
 		command.Env = append(os.Environ(), "UPLINK_HOST="+host, "UPLINK_DIRECTORY="+w.directory)
 		command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 		out, err = command.Output()
 		return err
 	})
 	var said outcome
-	line, _, _ := strings.Cut(string(out), "\n")
-	if err := json.Unmarshal([]byte(line), &said); err != nil {
+	if err := json.Unmarshal(out, &said); err != nil {
 		w.t.Fatalf("%v: %s", err, out)
 	}
 	return said.Local, said.Failure
@@ -142,14 +141,18 @@ func (w *world) dial(host string) (string, string) {
 
 type outcome struct{ Local, Failure string }
 
-// TestDialOnTheClient is the process of dial.
-func TestDialOnTheClient(t *testing.T) {
-	directory := os.Getenv("UPLINK_DIRECTORY")
-	if directory == "" {
+func TestMain(m *testing.M) {
+	if directory := os.Getenv("UPLINK_DIRECTORY"); directory != "" {
+		dialOnTheClient(directory)
 		return
 	}
+	os.Exit(m.Run())
+}
+
+// dialOnTheClient is the process of dial.
+func dialOnTheClient(directory string) {
 	if err := unix.Mount(filepath.Join(directory, "resolv.conf"), "/etc/resolv.conf", "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -60,7 +60,7 @@ func waysTo(to netip.AddrPort, devices []net.Interface) []way {
 
 // sourceTo returns the address that the kernel would choose for packets to an address. It sends none.
 func (w way) sourceTo(to netip.AddrPort) netip.Addr {
-	dialer := net.Dialer{Control: func(_, _ string, socket syscall.RawConn) error { return w.bind(socket) }}
+	dialer := net.Dialer{Control: w.bind}
 	conn, err := dialer.Dial("udp", to.String())
 	if err != nil {
 		return netip.Addr{}
@@ -81,8 +81,8 @@ func addressOn(device net.Interface, four bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// bind restricts a socket to the way's device.
-func (w way) bind(socket syscall.RawConn) error {
+// bind restricts a socket to the way's device. It is a net.Dialer's Control.
+func (w way) bind(_, _ string, socket syscall.RawConn) error {
 	if w.device == "" {
 		return nil
 	}
