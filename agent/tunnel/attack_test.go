@@ -173,10 +173,7 @@ func TestATunnelComesUpOverALongRoundTrip(t *testing.T) {
 
 func TestATunnelLeavesByNoOtherDevice(t *testing.T) {
 	w := newWorld(t, false)
-	w.gateway.Run("ip", "link", "add", "wan2", "type", "veth", "peer", "name", "lan2", "netns", w.nat.Path())
-	w.addresses(w.gateway, "wan2", "10.0.2.2/24")
-	w.addresses(w.nat, "lan2", "10.0.2.1/24")
-	w.gateway.Run("ip", "route", "add", "default", "via", "10.0.2.1", "metric", "500")
+	w.addUplink()
 	w.begin()
 	w.gateway.Run("ip", "link", "set", "wan", "down")
 	w.await("the tunnel is down", func() bool { return !w.alive() })

@@ -264,10 +264,7 @@ func TestAMissingUnderlayIsReportedAndUsedWhenItAppears(t *testing.T) {
 
 func TestATunnelLeavesByItsDeviceAgainstTheRoutes(t *testing.T) {
 	w := newWorld(t, false)
-	w.gateway.Run("ip", "link", "add", "wan2", "type", "veth", "peer", "name", "lan2", "netns", w.nat.Path())
-	w.addresses(w.gateway, "wan2", "10.0.2.2/24")
-	w.addresses(w.nat, "lan2", "10.0.2.1/24")
-	w.gateway.Run("ip", "route", "add", "default", "via", "10.0.2.1", "metric", "500")
+	w.addUplink()
 	near, away := w.orders()
 	near.Tunnels[0].Device, away.Tunnels[0].Device = "wan2", "net"
 	w.nft(w.nat, `table inet only {

@@ -120,6 +120,14 @@ func (w *world) addresses(h *lab.Host, device string, addresses ...string) {
 	}
 }
 
+// addUplink gives the gateway a second uplink, wan2, which its default route prefers less.
+func (w *world) addUplink() {
+	w.gateway.Run("ip", "link", "add", "wan2", "type", "veth", "peer", "name", "lan2", "netns", w.nat.Path())
+	w.addresses(w.gateway, "wan2", "10.0.2.2/24")
+	w.addresses(w.nat, "lan2", "10.0.2.1/24")
+	w.gateway.Run("ip", "route", "add", "default", "via", "10.0.2.1", "metric", "500")
+}
+
 func (w *world) nft(h *lab.Host, rules string) {
 	w.t.Helper()
 	h.Do(func() error {
