@@ -161,6 +161,7 @@ func (w *world) begin() *world {
 	w.near = w.site(w.gateway, w.ports, near)
 	w.away = w.site(w.far, w.far, away)
 	w.await("the ends hear each other", w.alive)
+	w.await("the far end knows the address that it answers to", func() bool { return w.away.says().GetPeer() != "" })
 	w.address()
 	return w
 }

@@ -169,7 +169,10 @@ func (t *tunnel) message() *agentv1.TunnelEnd {
 	silence, ever := t.end.Silence(now)
 	if ever {
 		ms := uint32(silence.Milliseconds())
-		end.SincePacketMs, end.Peer = &ms, t.peer.String()
+		end.SincePacketMs = &ms
+	}
+	if ever && t.peer.IsValid() {
+		end.Peer = t.peer.String()
 	}
 	switch {
 	case t.reason != nil:
