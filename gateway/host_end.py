@@ -99,7 +99,24 @@ def forwarding(families: Iterable[Family], inside: Iterable[str], onward: Iterab
     return wanted
 
 
-def sysctls(name: str, port: str, bridge: SeenBridge | None, wanted: Mapping[str, str], found: SeenHostEnd) -> Step:
+def routing(
+    what: str,
+    table: str,
+    rules: str,
+    port: str,
+    bridge: SeenBridge | None,
+    sysctls: Mapping[str, str],
+    found: SeenHostEnd,
+) -> Iterator[Step]:
+    """Yield the steps by which the host forwards and translates, NAT first.
+
+    Conntrack never translates a flow whose first packet was forwarded before the rules were there.
+    """
+    yield _nat(f"{what} NAT", table, rules, found)
+    yield _sysctls(f"{what} forwarding", port, bridge, sysctls, found)
+
+
+def _sysctls(name: str, port: str, bridge: SeenBridge | None, wanted: Mapping[str, str], found: SeenHostEnd) -> Step:
     step = Step(name, "on", "on")
     wrong = {each: value for each, value in wanted.items() if found.sysctls[each] != value}
     if not wrong:
@@ -121,7 +138,7 @@ def _taken(port: str, bridge: SeenBridge | None) -> tuple[str, ...]:
     return row.sysctls_taken if row else ()
 
 
-def nat(name: str, table: str, rules: str, found: SeenHostEnd) -> Step:
+def _nat(name: str, table: str, rules: str, found: SeenHostEnd) -> Step:
     wanted = "its rules"
     if found.table == rules:
         return Step(name, wanted, wanted)
@@ -141,10 +158,10 @@ def _on_one_line(rules: str) -> str:
 def removal(
     what: str, table: str, port: str, bridge: SeenBridge | None, links: Mapping[str, Link], found: SeenHostEnd
 ) -> Iterator[Step]:
-    if found.table:
-        yield Step(f"{what} NAT", "present", "none", (("nft", "delete", "table", "inet", table),))
     if taken := _taken(port, bridge):
         command = ("sysctl", "--quiet", "--write", *taken)
         yield Step(f"{what} forwarding", "on", " ".join(taken), (command,))
+    if found.table:
+        yield Step(f"{what} NAT", "present", "none", (("nft", "delete", "table", "inet", table),))
     if port in links:
         yield Step(f"{port} pair", "present", "absent", (("ip", "link", "delete", port),))

@@ -116,17 +116,15 @@ def pairs(site: Site, links: Mapping[str, Link]) -> Iterator[Step]:
 def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[Step]:
     for number, uplink, device in uplinks(site):
         end, found = host_end.host_end(uplink.port), seen.host_ends[uplink.port]
-        wanted = _wanted_sysctls(uplink, device, seen.links)
-        yield host_end.sysctls(f"{device} forwarding", uplink.port, bridge, wanted, found)
+        wanted, mark = _wanted_sysctls(uplink, device, seen.links), f"{MARKS_AT + number:#010x}"
+        rules = RULES.format(table=_table(uplink), end=end, device=device, mark=mark, zone=number + 1)
+        yield from host_end.routing(device, _table(uplink), rules, uplink.port, bridge, wanted, found)
         for hop in uplink.next_hops:
             bridge_own = uplink.address(Family.of(hop.address))
             assert bridge_own is not None  # ensured by edges/config/load.py
             own = ip_interface(f"{hop.address}/{bridge_own.network.prefixlen}")
             yield host_end.address(end, own, seen.links)
             yield _way_on(site, uplink, device, number, Family.of(hop.address), found)
-        mark = f"{MARKS_AT + number:#010x}"
-        rules = RULES.format(table=_table(uplink), end=end, device=device, mark=mark, zone=number + 1)
-        yield host_end.nat(f"{device} NAT", _table(uplink), rules, found)
 
 
 def _way_on(site: Site, uplink: Uplink, device: str, number: int, family: Family, found: SeenHostEnd) -> Step:

@@ -54,7 +54,8 @@ def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[St
     if port is None:
         return
     end, links, found = host_end.host_end(port), seen.links, seen.host_ends[port]
-    yield host_end.sysctls(f"{NAME} forwarding", port, bridge, _wanted_sysctls(site, port, links), found)
+    wanted, rules = _wanted_sysctls(site, port, links), RULES.format(inside=end)
+    yield from host_end.routing(NAME, TABLE, rules, port, bridge, wanted, found)
     for own, gateway in _ends(site):
         yield host_end.address(end, own, links)
         for network in _subnets_there(site):
@@ -62,7 +63,6 @@ def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[St
                 there = str(network) in found.routes
                 command = ("ip", "route", "replace", str(network), "via", str(gateway), "dev", end)
                 yield Step(f"route {network}", end if there else "absent", end, () if there else (command,))
-    yield host_end.nat(f"{NAME} NAT", TABLE, RULES.format(inside=end), found)
 
 
 def _wanted_sysctls(site: Site, port: str, links: Mapping[str, Link]) -> dict[str, str]:

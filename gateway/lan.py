@@ -106,13 +106,12 @@ def pairs(site: Site, links: Mapping[str, Link]) -> Iterator[Step]:
 def steps(site: Site, bridge: SeenBridge | None, seen: HostState) -> Iterator[Step]:
     for number, (subnet, lan) in enumerate(lans(site), 1):
         found, link = seen.host_ends[lan.port], seen.links.get(lan.device)
-        wanted = _wanted_sysctls(site, subnet, lan, seen.links)
-        yield host_end.sysctls(f"{lan.device} forwarding", lan.port, bridge, wanted, found)
+        wanted, rules = _wanted_sysctls(site, subnet, lan, seen.links), _nat(site, lan, seen.links)
+        yield from host_end.routing(lan.device, _table(lan), rules, lan.port, bridge, wanted, found)
         if link:
             yield from _served(subnet, lan, link, bridge)
         for own in subnet.gateways:
             yield from _led(own, subnet, lan, RULES_AT + number, found)
-        yield host_end.nat(f"{lan.device} NAT", _table(lan), _nat(site, lan, seen.links), found)
 
 
 def _served(subnet: Subnet, lan: Lan, link: Link, bridge: SeenBridge | None) -> Iterator[Step]:

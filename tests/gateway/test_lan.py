@@ -110,6 +110,19 @@ def test_dry_run_prints_commands_that_make_the_way(file: str, capsys: Captured) 
     assert "nothing to change" in bridge(capsys, file)
 
 
+def test_the_host_forwards_nothing_that_it_does_not_translate(file: str, capsys: Captured) -> None:
+    def step_by_step(*words: str) -> list[bool]:
+        forwarded = []
+        for command in bridge(capsys, file, *words, "--dry-run").splitlines():
+            shell(command)
+            forwarded.append(shell("sysctl -n net.ipv4.conf.lan0.forwarding").strip() == "1")
+            assert not forwarded[-1] or "masquerade" in shell("nft list ruleset"), command
+        return forwarded
+
+    assert step_by_step()[-1]
+    assert not step_by_step("--remove")[-1]
+
+
 @pytest.mark.parametrize(
     ("line", "names"),
     [
