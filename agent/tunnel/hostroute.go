@@ -5,14 +5,13 @@ package tunnel
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"bicast/api/agentv1"
+	"bicast/internal/route"
 )
 
 const (
@@ -62,7 +61,7 @@ func (e *Executor) moveHostRoute(remote netip.Addr) error {
 		}
 	}
 	if first == "" {
-		return e.host.kernel.deleteHostRoute(remote)
+		return route.Delete(e.host.kernel.outer, hostRouteTo(remote, way{}))
 	}
 	over := e.host.route.settled(ways, first, e.host.now(), e.settles)
 	return e.setHostRoute(remote, over, ways[over])
@@ -107,11 +106,11 @@ func (e *Executor) setHostRoute(remote netip.Addr, over string, w way) error {
 		return nil
 	}
 	if before.remote.IsValid() && before.remote != remote {
-		if err := e.host.kernel.deleteHostRoute(before.remote); err != nil {
+		if err := route.Delete(e.host.kernel.outer, hostRouteTo(before.remote, way{})); err != nil {
 			return err
 		}
 	}
-	if err := e.host.kernel.changeHostRoute(unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, remote, w); err != nil {
+	if err := route.Set(e.host.kernel.outer, hostRouteTo(remote, w)); err != nil {
 		return err
 	}
 	before.remote, before.over, before.way, before.setAt = remote, over, w, now
@@ -122,130 +121,41 @@ func (e *Executor) setHostRoute(remote netip.Addr, over string, w way) error {
 
 // defaults returns the default route of each device, by its index: the one with the lowest metric.
 func (k *kernel) defaults(remote netip.Addr) (map[int]way, error) {
-	routes, err := k.routes(familyOf(remote))
+	all, err := route.All(k.outer, route.Family(remote))
 	if err != nil {
 		return nil, err
 	}
 	found, metrics := map[int]way{}, map[int]uint32{}
-	for _, route := range routes {
-		w, metric, err := defaultRoute(route.Data)
-		if err != nil {
-			return nil, err
+	for _, each := range all {
+		if each.Destination.Bits() != 0 || each.Table != unix.RT_TABLE_MAIN || each.Kind != unix.RTN_UNICAST {
+			continue
 		}
-		if before, there := metrics[w.device]; w.device != 0 && (!there || metric < before) {
-			found[w.device], metrics[w.device] = w, metric
+		if before, there := metrics[each.Device]; !there || each.Metric < before {
+			found[each.Device], metrics[each.Device] = way{device: each.Device, gateway: each.Gateway}, each.Metric
 		}
 	}
 	return found, nil
 }
 
-// defaultRoute decodes a default route of the main table. Other routes have no device.
-func defaultRoute(b []byte) (w way, metric uint32, err error) {
-	if len(b) < unix.SizeofRtMsg || b[1] != 0 || b[4] != unix.RT_TABLE_MAIN || b[7] != unix.RTN_UNICAST {
-		return way{}, 0, nil
+// hostRouteTo returns our route to one address over a way, or over any.
+func hostRouteTo(remote netip.Addr, w way) route.Route {
+	return route.Route{
+		Table: unix.RT_TABLE_MAIN, Protocol: routeProtocol, Kind: unix.RTN_UNICAST, Metric: routeMetric,
+		Destination: netip.PrefixFrom(remote, remote.BitLen()), Device: w.device, Gateway: w.gateway,
 	}
-	if w, err = decodeRoute(b); err != nil {
-		return way{}, 0, err
-	}
-	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
-	if err != nil {
-		return way{}, 0, err
-	}
-	for attributes.Next() {
-		if attributes.Type() == unix.RTA_PRIORITY {
-			metric = attributes.Uint32()
-		}
-	}
-	return way{device: w.device, gateway: w.gateway}, metric, attributes.Err()
-}
-
-func (k *kernel) routes(family byte) ([]netlink.Message, error) {
-	header := make([]byte, unix.SizeofRtMsg)
-	header[0] = family
-	routes, err := k.outer.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump}, Data: header,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the routes: %w", err)
-	}
-	return routes, nil
-}
-
-func familyOf(remote netip.Addr) byte {
-	if remote.Is6() {
-		return unix.AF_INET6
-	}
-	return unix.AF_INET
 }
 
 // removeHostRoutes removes all of our routes, also those of a killed agent.
 func (k *kernel) removeHostRoutes() error {
 	var failures []error
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		routes, err := k.routes(family)
+	for _, family := range families {
+		all, err := route.All(k.outer, family)
 		failures = append(failures, err)
-		for _, route := range routes {
-			if remote, ours := ourDestination(route.Data); ours {
-				failures = append(failures, k.deleteHostRoute(remote))
+		for _, each := range all {
+			if each.Protocol == routeProtocol && each.Table == unix.RT_TABLE_MAIN {
+				failures = append(failures, route.Delete(k.outer, each))
 			}
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// ourDestination returns the destination of a route that has our mark.
-func ourDestination(b []byte) (remote netip.Addr, ours bool) {
-	if len(b) < unix.SizeofRtMsg || b[5] != routeProtocol {
-		return netip.Addr{}, false
-	}
-	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	for attributes.Next() {
-		if attributes.Type() == unix.RTA_DST {
-			remote, ours = netip.AddrFromSlice(attributes.Bytes())
-		}
-	}
-	return remote, ours
-}
-
-func (k *kernel) deleteHostRoute(remote netip.Addr) error {
-	err := k.changeHostRoute(unix.RTM_DELROUTE, 0, remote, way{})
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return err
-}
-
-// changeHostRoute adds or deletes our route to one address. A way without a device matches any.
-func (k *kernel) changeHostRoute(kind uint16, flags netlink.HeaderFlags, remote netip.Addr, w way) error {
-	attributes := netlink.NewAttributeEncoder()
-	attributes.Bytes(unix.RTA_DST, remote.AsSlice())
-	attributes.Uint32(unix.RTA_PRIORITY, routeMetric)
-	if w.device != 0 {
-		attributes.Uint32(unix.RTA_OIF, uint32(w.device))
-	}
-	if w.gateway.IsValid() {
-		attributes.Bytes(unix.RTA_GATEWAY, w.gateway.AsSlice())
-	}
-	if err := change(k.outer, kind, flags, routeHeader(remote, w), attributes); err != nil {
-		return fmt.Errorf("cannot change the route to %v: %w", remote, err)
-	}
-	return nil
-}
-
-// routeHeader encodes struct rtmsg.
-func routeHeader(remote netip.Addr, w way) []byte {
-	b := make([]byte, unix.SizeofRtMsg)
-	b[0], b[1] = familyOf(remote), byte(remote.BitLen())
-	scope := byte(unix.RT_SCOPE_UNIVERSE)
-	switch {
-	case w.device == 0:
-		scope = unix.RT_SCOPE_NOWHERE // deletes a route of any scope
-	case !w.gateway.IsValid():
-		scope = unix.RT_SCOPE_LINK
-	}
-	b[4], b[5], b[6], b[7] = unix.RT_TABLE_MAIN, routeProtocol, scope, unix.RTN_UNICAST
-	return b
 }

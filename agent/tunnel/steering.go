@@ -11,6 +11,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/route"
 )
 
 // A tunnel with a device of its own marks its encrypted packets. A rule sends them to a table whose only route is the way
@@ -26,21 +28,38 @@ var families = []byte{unix.AF_INET, unix.AF_INET6}
 // markOf returns the mark of a tunnel's packets, which is also the number of its table.
 func markOf(number int) uint32 { return markBase | uint32(number)<<markShift }
 
+// overWay returns the route of a tunnel's table over a way, or over any.
+func overWay(family byte, mark uint32, w way) route.Route {
+	return route.Route{
+		Table: mark, Protocol: routeProtocol, Kind: unix.RTN_UNICAST, Destination: route.Default(family), Metric: routeMetric,
+		Device: w.device, Gateway: w.gateway,
+	}
+}
+
+// noWay returns the end of a tunnel's table.
+func noWay(family byte, mark uint32) route.Route {
+	return route.Route{
+		Table: mark, Protocol: routeProtocol, Kind: unix.RTN_UNREACHABLE, Destination: route.Default(family), Metric: math.MaxInt32,
+	}
+}
+
 // steer makes a tunnel's packets to its peer leave by a way.
 func (k *kernel) steer(number int, peer netip.Addr, w way) error {
 	mark := markOf(number)
 	for _, family := range families {
-		if err := k.rule(unix.RTM_NEWRULE, netlink.Create|netlink.Excl, family, mark); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("cannot steer a tunnel's packets to its device: %w", err)
-		}
-		var err error
-		if w.device != 0 && peer.IsValid() && familyOf(peer) == family {
-			err = k.steered(unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, family, mark, w)
-		} else if err = k.steered(unix.RTM_DELROUTE, 0, family, mark, way{}); errors.Is(err, unix.ESRCH) {
+		err := k.rule(unix.RTM_NEWRULE, netlink.Create|netlink.Excl, family, mark)
+		if errors.Is(err, unix.EEXIST) {
 			err = nil
 		}
+		switch {
+		case err != nil:
+		case w.device != 0 && peer.IsValid() && route.Family(peer) == family:
+			err = route.Set(k.outer, overWay(family, mark, w))
+		default:
+			err = route.Delete(k.outer, overWay(family, mark, way{}))
+		}
 		if err == nil && peer.IsValid() {
-			err = k.unreachable(unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, family, mark)
+			err = route.Set(k.outer, noWay(family, mark))
 		}
 		if err != nil {
 			return fmt.Errorf("cannot steer a tunnel's packets to its device: %w", err)
@@ -56,10 +75,10 @@ func (k *kernel) unsteer(number int) error {
 	for _, family := range families {
 		for _, err := range []error{
 			k.rule(unix.RTM_DELRULE, 0, family, mark),
-			k.steered(unix.RTM_DELROUTE, 0, family, mark, way{}),
-			k.unreachable(unix.RTM_DELROUTE, 0, family, mark),
+			route.Delete(k.outer, overWay(family, mark, way{})),
+			route.Delete(k.outer, noWay(family, mark)),
 		} {
-			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EAFNOSUPPORT) {
+			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EAFNOSUPPORT) {
 				failures = append(failures, fmt.Errorf("cannot remove a tunnel's routes: %w", err))
 			}
 		}
@@ -78,43 +97,6 @@ func (k *kernel) rule(kind uint16, flags netlink.HeaderFlags, family byte, mark 
 	attributes.Uint32(unix.FRA_PRIORITY, rulePriority)
 	attributes.Uint8(unix.FRA_PROTOCOL, routeProtocol)
 	return change(k.outer, kind, flags, header, attributes)
-}
-
-// steered adds or deletes the route over the tunnel's device. A way without a device matches any.
-func (k *kernel) steered(kind uint16, flags netlink.HeaderFlags, family byte, mark uint32, w way) error {
-	scope := byte(unix.RT_SCOPE_UNIVERSE)
-	attributes := netlink.NewAttributeEncoder()
-	attributes.Uint32(unix.RTA_TABLE, mark)
-	attributes.Uint32(unix.RTA_PRIORITY, routeMetric)
-	switch {
-	case w.device == 0:
-		scope = unix.RT_SCOPE_NOWHERE
-	case !w.gateway.IsValid():
-		scope = unix.RT_SCOPE_LINK
-	}
-	if w.gateway.IsValid() {
-		attributes.Bytes(unix.RTA_GATEWAY, w.gateway.AsSlice())
-	}
-	if w.device != 0 {
-		attributes.Uint32(unix.RTA_OIF, uint32(w.device))
-	}
-	return change(k.outer, kind, flags, tableHeader(family, scope, unix.RTN_UNICAST), attributes)
-}
-
-// unreachable adds or deletes the end of the table.
-func (k *kernel) unreachable(kind uint16, flags netlink.HeaderFlags, family byte, mark uint32) error {
-	attributes := netlink.NewAttributeEncoder()
-	attributes.Uint32(unix.RTA_TABLE, mark)
-	attributes.Uint32(unix.RTA_PRIORITY, math.MaxInt32)
-	header := tableHeader(family, unix.RT_SCOPE_UNIVERSE, unix.RTN_UNREACHABLE)
-	return change(k.outer, kind, flags, header, attributes)
-}
-
-// tableHeader encodes struct rtmsg of a default route whose table is an attribute.
-func tableHeader(family, scope, kind byte) []byte {
-	b := make([]byte, unix.SizeofRtMsg)
-	b[0], b[4], b[5], b[6], b[7] = family, unix.RT_TABLE_UNSPEC, routeProtocol, scope, kind
-	return b
 }
 
 func putIndex(b []byte, index int) { binary.NativeEndian.PutUint32(b, uint32(index)) }

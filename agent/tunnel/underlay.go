@@ -3,13 +3,14 @@
 package tunnel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/route"
 )
 
 // Lengths of headers, in bytes.
@@ -78,53 +79,11 @@ func (k *kernel) wayTo(by string, peer netip.Addr) (underlay int, w way, err err
 
 // route asks the kernel for the route to a peer. A missing route is not an error.
 func (k *kernel) route(by int, peer netip.Addr) (way, error) {
-	header := make([]byte, unix.SizeofRtMsg)
-	header[0], header[1] = familyOf(peer), byte(peer.BitLen())
-	attributes := netlink.NewAttributeEncoder()
-	attributes.Bytes(unix.RTA_DST, peer.AsSlice())
-	if by != 0 {
-		attributes.Uint32(unix.RTA_OIF, uint32(by))
-	}
-	encoded, err := attributes.Encode()
-	if err != nil {
-		return way{}, err
-	}
-	messages, err := k.outer.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request}, Data: append(header, encoded...),
-	})
-	var refused *netlink.OpError
-	if errors.As(err, &refused) {
+	found, err := route.Of(k.outer, route.Packet{To: peer, Device: by})
+	if refused := (*netlink.OpError)(nil); errors.As(err, &refused) {
 		return way{}, nil
 	}
-	if err != nil || len(messages) == 0 {
-		return way{}, errors.Join(fmt.Errorf("cannot read the route to %v", peer), err)
-	}
-	return decodeRoute(messages[0].Data)
-}
-
-// decodeRoute decodes struct rtmsg and attributes.
-func decodeRoute(b []byte) (way, error) {
-	if len(b) < unix.SizeofRtMsg {
-		return way{}, fmt.Errorf("a route message of %d bytes, expected at least %d", len(b), unix.SizeofRtMsg)
-	}
-	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
-	if err != nil {
-		return way{}, fmt.Errorf("cannot decode the attributes of a route: %w", err)
-	}
-	var w way
-	for attributes.Next() {
-		switch attributes.Type() {
-		case unix.RTA_OIF:
-			if value := attributes.Bytes(); len(value) == 4 {
-				w.device = int(binary.NativeEndian.Uint32(value))
-			}
-		case unix.RTA_PREFSRC:
-			w.source, _ = netip.AddrFromSlice(attributes.Bytes())
-		case unix.RTA_GATEWAY:
-			w.gateway, _ = netip.AddrFromSlice(attributes.Bytes())
-		}
-	}
-	return w, attributes.Err()
+	return way{device: found.Device, source: found.Source, gateway: found.Gateway}, err
 }
 
 // watch calls a function at each change of devices, addresses and routes outside, until the end is called.

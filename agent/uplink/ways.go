@@ -3,7 +3,6 @@
 package uplink
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/route"
 )
 
 // mostUplinks bounds the attempts of a machine with many.
@@ -100,64 +101,22 @@ func (w way) named(err error) error {
 }
 
 // defaultRoutes returns the indices of the devices, in the order of the kernel's routes.
-func defaultRoutes() ([]int, error) {
+func defaultRoutes() (indices []int, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the default routes: %w", err)
+		return nil, fmt.Errorf("cannot read the routes: %w", err)
 	}
 	defer conn.Close()
-	var indices []int
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		header := make([]byte, unix.SizeofRtMsg)
-		header[0] = family
-		routes, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump}, Data: header,
-		})
+		all, err := route.All(conn, family)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the default routes: %w", err)
+			return nil, err
 		}
-		for _, route := range routes {
-			found, err := devicesOf(route.Data)
-			if err != nil {
-				return nil, fmt.Errorf("cannot decode a route: %w", err)
-			}
-			for _, index := range found {
-				if !slices.Contains(indices, index) {
-					indices = append(indices, index)
-				}
+		for _, each := range all {
+			if each.Destination.Bits() == 0 && each.Kind == unix.RTN_UNICAST && !slices.Contains(indices, each.Device) {
+				indices = append(indices, each.Device)
 			}
 		}
 	}
 	return indices, nil
-}
-
-// devicesOf decodes struct rtmsg and attributes. It returns the devices of a default route, and none of another.
-func devicesOf(b []byte) ([]int, error) {
-	if len(b) < unix.SizeofRtMsg {
-		return nil, fmt.Errorf("%d bytes, expected at least %d", len(b), unix.SizeofRtMsg)
-	}
-	if b[1] != 0 || b[7] != unix.RTN_UNICAST {
-		return nil, nil
-	}
-	attributes, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
-	if err != nil {
-		return nil, err
-	}
-	var devices []int
-	for attributes.Next() {
-		switch attributes.Type() {
-		case unix.RTA_OIF:
-			devices = append(devices, int(attributes.Uint32()))
-		case unix.RTA_MULTIPATH:
-			for hops := attributes.Bytes(); len(hops) >= unix.SizeofRtNexthop; {
-				devices = append(devices, int(binary.NativeEndian.Uint32(hops[4:])))
-				length := int(binary.NativeEndian.Uint16(hops))
-				if length < unix.SizeofRtNexthop || length > len(hops) {
-					return nil, fmt.Errorf("a next hop of %d bytes in %d", length, len(hops))
-				}
-				hops = hops[length:]
-			}
-		}
-	}
-	return devices, attributes.Err()
 }

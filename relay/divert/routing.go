@@ -4,9 +4,12 @@ package divert
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/route"
 )
 
 // routing is a snapshot of the routing that this package needs and other programs may remove: network managers, such as
@@ -26,9 +29,11 @@ func readRouting() (w routing, err error) {
 	if err != nil {
 		return w, fmt.Errorf("cannot check the routes to the proxy: %w", err)
 	}
-	for i, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		w.routed[i] = isRouted(conn, family)
-		rules, err := conn.Execute(routeRequest(unix.RTM_GETRULE, netlink.Dump, family, 0))
+	for i, public := range []string{"45.0.0.0", "2d00::"} {
+		address := netip.MustParseAddr(public)
+		family := route.Family(address)
+		w.routed[i] = isRouted(conn, address)
+		rules, err := conn.Execute(dumpOf(unix.RTM_GETRULE, family, 0))
 		if err != nil {
 			return w, fmt.Errorf("cannot read the routing rules: %w", err)
 		}
@@ -37,7 +42,7 @@ func readRouting() (w routing, err error) {
 				w.rules++
 			}
 		}
-		routes, err := conn.Execute(routeRequest(unix.RTM_GETROUTE, netlink.Dump, family, routeProtocol))
+		routes, err := conn.Execute(dumpOf(unix.RTM_GETROUTE, family, routeProtocol))
 		if err != nil {
 			return w, fmt.Errorf("cannot read the routes: %w", err)
 		}
@@ -46,29 +51,17 @@ func readRouting() (w routing, err error) {
 	return w, nil
 }
 
-// routeRequest builds a request. The first fields of struct rtmsg and struct fib_rule_hdr are the same.
-func routeRequest(what netlink.HeaderType, flags netlink.HeaderFlags, family, protocol byte) netlink.Message {
+// dumpOf requests what a program made, or all for protocol 0. The first fields of struct rtmsg and struct fib_rule_hdr are the same.
+func dumpOf(what netlink.HeaderType, family, protocol byte) netlink.Message {
 	data := make([]byte, unix.SizeofRtMsg)
 	data[0], data[5] = family, protocol
-	return netlink.Message{Header: netlink.Header{Type: what, Flags: netlink.Request | flags}, Data: data}
+	return netlink.Message{Header: netlink.Header{Type: what, Flags: netlink.Request | netlink.Dump}, Data: data}
 }
 
 // isRouted tells whether packets with the mark are routed to this host.
-func isRouted(conn *netlink.Conn, family byte) bool {
-	address := make([]byte, map[byte]int{unix.AF_INET: 4, unix.AF_INET6: 16}[family])
-	address[0] = 0x2d // a public address in both families
-	attributes := netlink.NewAttributeEncoder()
-	attributes.Bytes(unix.RTA_DST, address)
-	attributes.Uint32(unix.RTA_MARK, intercepted)
-	encoded, err := attributes.Encode()
-	if err != nil {
-		return false
-	}
-	ask := routeRequest(unix.RTM_GETROUTE, 0, family, 0)
-	ask.Data[1] = byte(8 * len(address))
-	ask.Data = append(ask.Data, encoded...)
-	said, err := conn.Execute(ask)
-	return err == nil && len(said) == 1 && len(said[0].Data) >= unix.SizeofRtMsg && said[0].Data[7] == unix.RTN_LOCAL
+func isRouted(conn *netlink.Conn, public netip.Addr) bool {
+	found, err := route.Of(conn, route.Packet{To: public, Mark: intercepted})
+	return err == nil && found.Kind == unix.RTN_LOCAL
 }
 
 func ours(rule []byte) bool {
