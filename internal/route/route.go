@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -88,9 +89,27 @@ func Of(conn *netlink.Conn, p Packet) (Route, error) {
 	return found[0], nil
 }
 
-// Set adds a route, or replaces the one with the same destination and metric in its table.
+// Set adds a route, or replaces the one with the same destination and metric in its table. It leaves an equal one alone:
+// the kernel would report the change to all that watch, such as network managers and this agent.
 func Set(conn *netlink.Conn, r Route) error {
+	err := r.change(conn, unix.RTM_NEWROUTE, netlink.Create|netlink.Excl)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	all, err := All(conn, Family(r.Destination.Addr()))
+	if err != nil || slices.ContainsFunc(all, r.is) {
+		return err
+	}
 	return r.change(conn, unix.RTM_NEWROUTE, netlink.Create|netlink.Replace)
+}
+
+// is reports whether the kernel's route is what Set would make.
+func (r Route) is(kernels Route) bool {
+	kernels.Source = r.Source
+	if r.Device == 0 {
+		kernels.Device = 0 // unreachable IPv6 routes have the loopback
+	}
+	return kernels == r
 }
 
 // Delete deletes a route if it is there.

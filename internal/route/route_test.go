@@ -95,6 +95,31 @@ func TestARouteWithoutGatewayReplacesOneWithIt(t *testing.T) {
 	}
 }
 
+func TestSettingARouteAgainIsNoChange(t *testing.T) {
+	h, conn := host(t)
+	var watch *netlink.Conn
+	h.Do(func() (err error) {
+		groups := uint32(1<<(unix.RTNLGRP_IPV4_ROUTE-1) | 1<<(unix.RTNLGRP_IPV6_ROUTE-1))
+		watch, err = netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: groups})
+		return err
+	})
+	defer watch.Close()
+	unreachable := Route{Table: table, Protocol: 98, Kind: unix.RTN_UNREACHABLE, Destination: Default(unix.AF_INET6), Metric: 9}
+	for _, each := range []Route{over(101, "0.0.0.0/0", "10.0.1.1", 7), over(102, "::/0", "fd00:2::1", 7), unreachable} {
+		for _, err := range []error{Set(conn, each), Set(conn, each), Delete(conn, each)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, expected := range []netlink.HeaderType{unix.RTM_NEWROUTE, unix.RTM_DELROUTE} {
+			changes, err := watch.Receive()
+			if err != nil || len(changes) != 1 || changes[0].Header.Type != expected {
+				t.Fatalf("%+v: %v, %v, expected one change of type %d", each, changes, err, expected)
+			}
+		}
+	}
+}
+
 func TestARouteOverSeveralNextHopsIsSeveral(t *testing.T) {
 	h, conn := host(t)
 	h.Run("ip", "route", "add", "default", "table", "1000", "proto", "98", "metric", "7",
