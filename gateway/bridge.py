@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controller.model.config import Config, Datapath, Site
 from gateway import host_uplink, internet_exit, lan, links, ovs, sending, tls
-from gateway.host import HostError, ovs_vsctl, run, wait_for
+from gateway.host import HostError, ovs_vsctl, run, succeeds, wait_for
 from gateway.plan import CONTROLLER_COLUMNS, made_by_us, plan, unmade
 from gateway.ports import awaited, made_by_agent, read_by_us, unopened
 from gateway.step import BridgePlan, HostState, Refusal, Step
@@ -101,7 +101,11 @@ def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
     """Return failures that Open vSwitch hides: it reports success for what it could not create."""
-    seen, here = ovs.read(), {link.name for link in links.read()}
+    here = {link.name for link in links.read()}
+    for port in (port for site in sites for port in made_by_agent(site) if port in here):
+        # The agent may have made it just now, and Open vSwitch notices a device some time later.
+        succeeds(ovs_vsctl("wait-until", "Interface", port, "ofport>0"))
+    seen = ovs.read()
     failed: list[str] = []
     for site in sites:
         bridge = seen.bridge(site.bridge)

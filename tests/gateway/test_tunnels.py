@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cli.__main__ import main
 from controller.edges.config.load import load
+from gateway.bridge import failures
 from gateway.checks import switch, tunnels
 from gateway.doctor import Check
 from gateway.finding import Finding, State
 from gateway.scene import CheckContext
+from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import shell
+from tests.system.evidence import until
 
 Captured = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("host")
@@ -112,6 +118,25 @@ def test_bridge_awaits_the_tunnel_ports_of_the_agent(file: str, capsys: Captured
     assert "tn-l" not in re.sub(r"right .*", "", told)
     assert "nothing to change" in told
     assert set(findings(file, switch.interfaces)) == {"tn-w tunnel"}
+
+
+def test_a_device_that_open_vswitch_notices_late_is_no_failure(file: str, capsys: Captured, ovs: PrivateOvs) -> None:
+    prepare(file, capsys)
+    vswitchd = int((ovs.directory / "ovs-vswitchd.pid").read_text())
+    os.kill(vswitchd, signal.SIGSTOP)
+    try:
+        make("tn-l")
+        with ThreadPoolExecutor(1) as pool:
+            failed = pool.submit(failures, load(file).sites[:1])
+            until(lambda: failed.done() or pgrep("ovs-vsctl .*wait-until Interface tn-l"), "it is awaited")
+            os.kill(vswitchd, signal.SIGCONT)
+            assert failed.result() == ()
+    finally:
+        os.kill(vswitchd, signal.SIGCONT)
+
+
+def pgrep(pattern: str) -> bool:
+    return subprocess.run(["pgrep", "-f", pattern], stdout=subprocess.DEVNULL).returncode == 0
 
 
 @pytest.mark.usefixtures("ovs")
