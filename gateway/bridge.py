@@ -102,9 +102,9 @@ def absent(sites: Iterable[Site], seen: HostState) -> tuple[str, ...]:
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
     """Return failures that Open vSwitch hides: it reports success for what it could not create."""
     here = {link.name for link in links.read()}
-    for port in (port for site in sites for port in made_by_agent(site) if port in here):
+    for made in (name for site in sites for name in made_by_agent(site) if name in here):
         # The agent may have made it just now, and Open vSwitch notices a device some time later.
-        succeeds(ovs_vsctl("wait-until", "Interface", port, "ofport>0"))
+        succeeds(ovs_vsctl("wait-until", "Interface", made, "ofport>0"))
     seen = ovs.read()
     failed: list[str] = []
     for site in sites:
