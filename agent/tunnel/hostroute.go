@@ -148,7 +148,7 @@ func hostRouteTo(remote netip.Addr, w way) route.Route {
 // removeHostRoutes removes all of our routes, also those of a killed agent.
 func (k *kernel) removeHostRoutes() error {
 	var failures []error
-	for _, family := range families {
+	for _, family := range route.Families {
 		all, err := route.All(k.outer, family)
 		failures = append(failures, err)
 		for _, each := range all {

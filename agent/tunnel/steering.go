@@ -23,8 +23,6 @@ const (
 	rulePriority = 98
 )
 
-var families = []byte{unix.AF_INET, unix.AF_INET6}
-
 // markOf returns the mark of a tunnel's packets, which is also the number of its table.
 func markOf(number int) uint32 { return markBase | uint32(number)<<markShift }
 
@@ -46,7 +44,7 @@ func noWay(family byte, mark uint32) route.Route {
 // steer makes a tunnel's packets to its peer leave by a way.
 func (k *kernel) steer(number int, peer netip.Addr, w way) error {
 	mark := markOf(number)
-	for _, family := range families {
+	for _, family := range route.Families {
 		err := k.rule(unix.RTM_NEWRULE, netlink.Create|netlink.Excl, family, mark)
 		if errors.Is(err, unix.EEXIST) {
 			err = nil
@@ -72,7 +70,7 @@ func (k *kernel) steer(number int, peer netip.Addr, w way) error {
 func (k *kernel) unsteer(number int) error {
 	var failures []error
 	mark := markOf(number)
-	for _, family := range families {
+	for _, family := range route.Families {
 		for _, err := range []error{
 			k.rule(unix.RTM_DELRULE, 0, family, mark),
 			route.Delete(k.outer, overWay(family, mark, way{})),

@@ -107,7 +107,7 @@ func defaultRoutes() (indices []int, err error) {
 		return nil, fmt.Errorf("cannot read the routes: %w", err)
 	}
 	defer conn.Close()
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+	for _, family := range route.Families {
 		all, err := route.All(conn, family)
 		if err != nil {
 			return nil, err

@@ -26,6 +26,9 @@ type Route struct {
 	Source      netip.Addr // of the packets; only read
 }
 
+// Families are those of the host's routes.
+var Families = []byte{unix.AF_INET, unix.AF_INET6}
+
 // Default returns the destination of a family's default routes.
 func Default(family byte) netip.Prefix {
 	if family == unix.AF_INET6 {

@@ -51,7 +51,8 @@ func readRouting() (w routing, err error) {
 	return w, nil
 }
 
-// dumpOf requests what a program made, or all for protocol 0. The first fields of struct rtmsg and struct fib_rule_hdr are the same.
+// dumpOf requests what a program made, or all for protocol 0. The first fields of struct rtmsg and struct fib_rule_hdr
+// are the same.
 func dumpOf(what netlink.HeaderType, family, protocol byte) netlink.Message {
 	data := make([]byte, unix.SizeofRtMsg)
 	data[0], data[5] = family, protocol
